@@ -77,7 +77,7 @@ def _compaction(megabytes: int, records: int, value_bytes: int) -> Measure:
     def measure(server: Server, seconds: float) -> dict[str, float]:
         client = raw.Client(server.address)
         _alter(client, _BROKER, "", log_cleaner_backoff_ms="200")
-        topic, topic_id = new_topic(server, **{"segment.bytes": str(64 << 20)})
+        topic, topic_id = new_topic(server, segment_bytes=str(64 << 20))
         size = len(build_batch([(bytes(16), bytes(value_bytes), (), 0)] * records))
         _fill(client, topic_id, _batches((megabytes << 20) // size, records, value_bytes))
         _alter(client, _TOPIC, topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")

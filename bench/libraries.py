@@ -16,14 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _PATHS = [str(ROOT / part) for part in ("", "wire", "log", "raft")]
-sys.path[:0] = [*_PATHS, str(Path(__file__).parent)]
+sys.path[:0] = _PATHS
 #: Modules that a node has loaded in any case before it needs these.
 _LOADED = "import argparse, asyncio, concurrent.futures, ctypes, logging, re, subprocess, tempfile, uvloop"
 
@@ -96,11 +97,11 @@ def fsyncs() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         for count in (1, 4, 50):
             files = [os.open(f"{folder}/{count}-{index}", os.O_RDWR | os.O_CREAT) for index in range(count)]
-            ours = cpu_us(20, lambda files=files: context.fsync(files))
+            ours = cpu_us(20, partial(context.fsync, files))
             show(
                 f"CPU of a round of {count} files in memory",
                 "us",
-                least(50, ours=ours, caio=cpu_us(20, lambda files=files: caio(files))),
+                least(50, ours=ours, caio=cpu_us(20, partial(caio, files))),
             )
             for fd in files:
                 os.close(fd)
@@ -109,13 +110,13 @@ def fsyncs() -> None:
 # -- worker processes --------------------------------------------------------------------------------------------------
 
 
-def tell(disk: object) -> Iterator[int]:
+def tell(disk: object) -> Generator[int, None, int]:
     """A job of ours that reports no progress."""
     yield from ()
     return os.getpid()
 
 
-def sleeping(disk: object, path: str) -> Iterator[int]:
+def sleeping(disk: object, path: str) -> Generator[int, None, None]:
     Path(path).write_text(str(os.getpid()))
     time.sleep(60)
     yield 0
@@ -129,8 +130,7 @@ def sleep_in_pool(path: str) -> None:
 def workers() -> None:
     import asyncio
 
-    from libraries import tell  # a worker does not import the module that runs as `__main__`
-
+    from bench.libraries import tell  # a worker does not import the module that runs as `__main__`
     from pykbroker.runtime.workers import Workers
 
     loop = asyncio.new_event_loop()
@@ -189,8 +189,7 @@ def parent_of(side: str, path: str) -> None:
     if side == "ours":
         import asyncio
 
-        from libraries import sleeping
-
+        from bench.libraries import sleeping
         from pykbroker.runtime.workers import Workers
 
         async def run() -> Any:
@@ -247,6 +246,9 @@ found.loader.exec_module(module_from_spec(found))
     import cramjam
     import snappy
 
+    def with_cramjam(packed: bytes) -> bytes:
+        return bytes(cramjam.snappy.decompress_raw(packed))
+
     for size in (100, 1_000, 100_000):
         packed = snappy.compress(os.urandom(50) * (size // 50))
         times = max(3, 200_000 // size)
@@ -255,8 +257,8 @@ found.loader.exec_module(module_from_spec(found))
             "us",
             least(
                 30,
-                python_snappy=cpu_us(times, lambda packed=packed: snappy.uncompress(packed)),
-                cramjam=cpu_us(times, lambda packed=packed: bytes(cramjam.snappy.decompress_raw(packed))),
+                python_snappy=cpu_us(times, partial(snappy.uncompress, packed)),
+                cramjam=cpu_us(times, partial(with_cramjam, packed)),
             ),
         )
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -73,16 +74,28 @@ def scans(folder: str) -> None:
         end, sources = fill(path, *shape)
         unrecovered = Unrecovered(path, _CONFIG, 0, 0, 86_400_000, _NOW_MS, True)
         cleaning = CleaningJob(path, sources, (), 0, end, {}, _CONFIG, CleanerMemory(), bytes(16), _NOW_MS)
-        works: dict[str, Callable[[OsDisk], object]] = {
-            "recovery": lambda disk, logs=[unrecovered]: finish(recover, disk, logs),
-            "dump-log --verify": lambda disk, path=path: list(DirectoryVerifier(disk).verify(path)),
-            "compaction": lambda disk, cleaning=cleaning: finish(clean, disk, cleaning),
-        }
-        for name, work in works.items():
-            title = f"{name}, {shape[0]} MB of batches of {shape[1]} x {shape[2]} B"
-            read = cpu_ms(lambda work=work: work(OsDisk()))
-            mapped = cpu_ms(lambda work=work: work(OsDisk(on_map=lambda path: None)))
-            show(title, "ms", least(_ROUNDS, read=read, map=mapped))
+        batches = f"{shape[0]} MB of batches of {shape[1]} x {shape[2]} B"
+        scan(f"recovery, {batches}", partial(recovered, [unrecovered]))
+        scan(f"dump-log --verify, {batches}", partial(verified, path))
+        scan(f"compaction, {batches}", partial(cleaned, cleaning))
+
+
+def recovered(logs: list[Unrecovered], disk: OsDisk) -> object:
+    return finish(recover, disk, logs)
+
+
+def verified(path: str, disk: OsDisk) -> object:
+    return list(DirectoryVerifier(disk).verify(path))
+
+
+def cleaned(job: CleaningJob, disk: OsDisk) -> object:
+    return finish(clean, disk, job)
+
+
+def scan(title: str, work: Callable[[OsDisk], object]) -> None:
+    read = cpu_ms(lambda: work(OsDisk()))
+    mapped = cpu_ms(lambda: work(OsDisk(on_map=lambda path: None)))
+    show(title, "ms", least(_ROUNDS, read=read, map=mapped))
 
 
 class _Page:

@@ -357,7 +357,7 @@ def end_to_end(server: Server, seconds: float) -> dict[str, float]:
             message = consumer.poll(5.0)
             if message is None:
                 return
-            latencies.append(time.perf_counter() - float(message.value()))
+            latencies.append(time.perf_counter() - float(message.value() or b""))
 
     # The connection, the leader and the first fetch are not measured.
     producer.produce(name, repr(time.perf_counter()).encode())

@@ -15,15 +15,17 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import crc32c
 
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.primitives import Buffer, TopLevel
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
 
@@ -49,7 +51,7 @@ class Client:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._correlation = 0
 
-    def call(self, request, version: int):
+    def call(self, request: TopLevel, version: int) -> Any:
         self._correlation += 1
         self.socket.sendall(b"".join(encode_request(request.API_KEY, version, self._correlation, "bench", request)))
         frame = self.receive()
@@ -86,7 +88,7 @@ class Client:
         if result.error_code:
             raise RuntimeError(f"creating {name}: error {result.error_code} {result.error_message}")
         self.wait_for_leaders(name, range(partitions))
-        return result.topic_id
+        return bytes(result.topic_id)
 
     def wait_for_leaders(self, name: str, indexes: Iterable[int], timeout: float = 30) -> None:
         """Wait until this broker itself leads these partitions, which may be later than the metadata."""
@@ -107,14 +109,28 @@ class Client:
         while True:
             answer = self.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
             if not answer.error_code:
-                return answer.producer_id
+                return int(answer.producer_id)
             if time.monotonic() > deadline:
                 raise RuntimeError(f"InitProducerId: error {answer.error_code}")
             time.sleep(0.01)
 
     def end_offset(self, topic: str, partition: int) -> int:
         asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)])
-        return self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions[0].offset
+        found = self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions[0]
+        return int(found.offset)
+
+
+def fetched(frame: Buffer) -> FetchResponse:
+    """Return the response to a Fetch of FETCH_VERSION in a frame (without its size)."""
+    answer = decode_response(FetchRequest.API_KEY, FETCH_VERSION, frame)[1]
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def records_of(partition: PartitionData) -> Buffer:
+    records = partition.records or b""
+    assert isinstance(records, bytes | bytearray | memoryview), "a response that was decoded has its records in one"
+    return records
 
 
 def make_batch(records: int, value_bytes: int, producer_id: int, codec: Codec = Codec.NONE) -> bytearray:
@@ -350,10 +366,10 @@ def fetch(
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
     sock.sendall(frame)
     first = client.receive()
-    answer = decode_response(1, FETCH_VERSION, first)[1]
-    partition = answer.responses[0].partitions[0]
-    if partition.error_code or len(partition.records) < fetch_bytes * 0.5:
-        raise RuntimeError(f"Fetch: error {partition.error_code}, {len(partition.records or b'')} bytes")
+    partition = fetched(first).responses[0].partitions[0]
+    read = len(records_of(partition))
+    if partition.error_code or read < fetch_bytes * 0.5:
+        raise RuntimeError(f"Fetch: error {partition.error_code}, {read} bytes")
     buffer = memoryview(bytearray(4 * 1024 * 1024))
     load = Load()
     cpu, start = time.process_time(), time.perf_counter()
@@ -389,7 +405,7 @@ class IdleConsumers:
 
     def __init__(self, address: Address, topic_id: bytes, count: int, wait_ms: int = 500) -> None:
         self._sockets: list[socket.socket] = []
-        self._frames: dict[socket.socket, list] = {}
+        self._frames: dict[socket.socket, list[int]] = {}
         self._selector = selectors.DefaultSelector()
         self.polls = 0
         asked = FetchTopic(
@@ -428,12 +444,12 @@ class IdleConsumers:
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             for key, _ in self._selector.select(1):
-                sock = key.fileobj
-                answer = sock.recv(65536)
-                if decode_response(1, FETCH_VERSION, memoryview(answer)[4:])[1].error_code:
+                readable = key.fileobj
+                assert isinstance(readable, socket.socket)
+                if fetched(memoryview(readable.recv(65536))[4:]).error_code:
                     raise RuntimeError("a fetch of an idle consumer was refused")
                 self.polls += 1
-                self._poll(sock)
+                self._poll(readable)
 
     def close(self) -> None:
         for sock in self._sockets:

@@ -18,7 +18,7 @@ import time
 from bench import raw
 from bench.measurements import Figure, Measurement, new_topic
 from bench.servers import ROOT, Server
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.records.batch import BatchHeader
 
@@ -55,10 +55,10 @@ class Consumer:
         self._receive(view[:4])
         (size,) = _SIZE.unpack_from(view)
         self._receive(view[:size])
-        partition = decode_response(1, raw.FETCH_VERSION, view[:size])[1].responses[0].partitions[0]
+        partition = raw.fetched(view[:size]).responses[0].partitions[0]
         if partition.error_code:
             raise RuntimeError(f"Fetch: error {partition.error_code}")
-        records = partition.records or b""
+        records = raw.records_of(partition)
         position = 0
         while position + 61 <= len(records):
             header = BatchHeader.parse(records, position)
@@ -88,7 +88,7 @@ def _evict(server: Server, topic: str) -> None:
 
 
 def _fill(server: Server, megabytes: int, records: int = 90, value_bytes: int = 10_000) -> tuple[str, bytes]:
-    name, topic_id = new_topic(server, **{"segment.bytes": str(256 << 20)})
+    name, topic_id = new_topic(server, segment_bytes=str(256 << 20))
     written = 0.0
     while written < megabytes:
         load = raw.produce(

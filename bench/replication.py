@@ -10,7 +10,7 @@ in sync does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench import raw
@@ -134,7 +134,7 @@ def _catch_up(records: int, value_bytes: int) -> ClusterMeasure:
 
 
 def _fill(
-    leaders: dict[int, raw.Address], topic_id: bytes, partitions: int, records: int, value_bytes: int, size: int
+    leaders: Mapping[int, raw.Address], topic_id: bytes, partitions: int, records: int, value_bytes: int, size: int
 ) -> None:
     raw.produce(
         leaders,

@@ -24,7 +24,7 @@ def slow_device(fsync_ms: float) -> Iterator[Path]:
             (home / name).mkdir()
         mounted = home / "mounted"
         options = f"max_threads={THREADS},max_idle_threads={THREADS},default_permissions"
-        command = [program, home / "below", str(round(fsync_ms * 1000)), mounted, "-o", options]
+        command = [str(program), str(home / "below"), str(round(fsync_ms * 1000)), str(mounted), "-o", options]
         subprocess.run(command, check=True)
         try:
             yield mounted

@@ -102,7 +102,7 @@ def _send(server: Server, topic: str, ended: threading.Event) -> int:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 1, "acks": "all"})
-    headers = [("schema-version", b"2"), ("content-type", b"application/json")]
+    headers: list[tuple[str, str | bytes | None]] = [("schema-version", b"2"), ("content-type", b"application/json")]
     count, begin = 0, time.perf_counter()
     while not ended.is_set():
         click = {"event_id": str(uuid.uuid4()), "type": "view", "user": f"u{count % 100}", "product": "p"}

@@ -19,7 +19,7 @@ from bench import raw
 from bench.measurements import Figure, Measure, Measurement, new_topic
 from bench.servers import Server
 from pykbroker_wire.headers import decode_response, encode_request
-from pykbroker_wire.messages.end_txn import EndTxnRequest
+from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -106,6 +106,7 @@ class _Producer:
         self._received.clear()
         if self._ending:
             answer = decode_response(EndTxnRequest.API_KEY, END_TXN_VERSION, frame)[1]
+            assert isinstance(answer, EndTxnResponse)
             if answer.error_code:
                 raise RuntimeError(f"EndTxn was answered with error {answer.error_code}")
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch

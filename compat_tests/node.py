@@ -28,9 +28,10 @@ ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
 class Node(Protocol):
     """A running broker. `stop` and `kill` keep the data and the port; `start` uses both again."""
 
-    bootstrap: str
-    data_dir: Path
-
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def data_dir(self) -> Path: ...
     @property
     def pid(self) -> int: ...
     def start(self) -> Node: ...

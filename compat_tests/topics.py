@@ -38,7 +38,7 @@ class Topics:
         found = self.admin.list_topics(topic, timeout=30).topics[topic]
         if found.error is not None or sum(part.leader >= 0 for part in found.partitions.values()) != partitions:
             return False
-        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
         try:
             answers = self.admin.list_offsets(wanted, request_timeout=30)
             return all(answer.result(30).offset >= 0 for answer in answers.values())

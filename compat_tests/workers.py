@@ -91,7 +91,8 @@ class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
 
     def remove_node(self, node: WorkerController) -> str | None:
         self._with_spark.discard(node)
-        return super().remove_node(node)
+        unfinished: str | None = super().remove_node(node)
+        return unfinished
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         wanted = self._next_for(node)
@@ -103,4 +104,5 @@ class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
     def _next_for(self, node: WorkerController) -> str:
         """Return the longest unit of the kind that this worker is to take, or of the other kind if there is none."""
         takes_spark = node in self._with_spark or len(self._with_spark) < SPARK_WORKERS
-        return next((one for one in self.workqueue if is_spark(one) is takes_spark), next(iter(self.workqueue)))
+        units: list[str] = list(self.workqueue)
+        return next((one for one in units if is_spark(one) is takes_spark), units[0])

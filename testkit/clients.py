@@ -102,7 +102,7 @@ class Client(ABC):
         """Join a group, from the earliest record if nothing is committed."""
 
 
-def wait_until(what: Callable[[], T], why: str, *, timeout_s: float = PATIENCE_S) -> T:
+def wait_until(what: Callable[[], T | None], why: str, *, timeout_s: float = PATIENCE_S) -> T:
     """Repeat a question until the answer is true; the only way in which a test waits."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -18,8 +18,13 @@ from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from pykbroker_wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -108,13 +113,16 @@ def test_apache_kafkas_controller_listener_negotiates_and_answers(
             topics=[RequestTopicData(topic_name=rpc.TOPIC, partitions=[RequestPartitionData()])]
         )
         # A controller serves no Metadata: that request fails, and those around it are answered.
-        quorum, metadata, cluster = await asyncio.gather(
+        answers: list[object] = await asyncio.gather(
             connection.send(describe, 30_000),
             connection.send(MetadataRequest(), 30_000),
             connection.send(DescribeClusterRequest(endpoint_type=CONTROLLERS), 30_000),
             return_exceptions=True,
         )
+        quorum, metadata, cluster = answers
+        assert isinstance(quorum, DescribeQuorumResponse)
         assert isinstance(metadata, UnsupportedVersion)
+        assert isinstance(cluster, DescribeClusterResponse)
         assert "Metadata is not served" in str(metadata)
         partition = quorum.topics[0].partitions[0]
         assert partition.leader_id == 1

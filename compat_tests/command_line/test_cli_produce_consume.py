@@ -91,7 +91,7 @@ def test_a_copy_through_json_is_exact(line: CommandLine, topic: str, name: str, 
         (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (HOSTILE, HOSTILE), (b"k", b"a\nb"),
         (b"k", "é\u2028\U0001f600".encode()), (b"k", b"x" * 100_000),
     ]  # fmt: skip
-    headers = [("a", b"1"), ("a", b""), ("é", b"\xff\x00")]
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b""), ("é", b"\xff\x00")]
     for number, (key, value) in enumerate(awkward):
         producer.produce(topic, value, key, number % 2, timestamp=NOW_MS + number, headers=headers[: number % 4])
     assert producer.flush(60) == 0

@@ -12,9 +12,8 @@ from confluent_kafka import Consumer
 
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 
 COUNT = 5
 

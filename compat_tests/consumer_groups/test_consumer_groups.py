@@ -13,9 +13,8 @@ from compat_tests.consumer_groups.clients import FAMILIES, Party, Programs, awai
 from compat_tests.consumer_groups.conftest import QUICK
 from compat_tests.node import Node, make_killable_node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 from testkit.standing_still import standing_still
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -40,6 +39,7 @@ class Writer:
 def group_type(topics: Topics, group: str) -> ConsumerGroupType:
     """Return the current type of the group."""
     listed = topics.admin.list_consumer_groups(request_timeout=30).result(30).valid
+    found: ConsumerGroupType
     (found,) = [one.type for one in listed if one.group_id == group]
     return found
 
@@ -128,7 +128,7 @@ def test_patterns_find_topics_that_come_and_go(party: Party, quick_topics: Topic
     def everybody_has(*topics: str) -> None:
         wanted = {(topic, number) for topic in topics for number in range(2)}
         for family, member in members.items():
-            wait_until(lambda member=member: member.assignment() == wanted, f"{family} has {topics}")
+            wait_until(lambda member=member: member.assignment() == wanted, f"{family} has {topics}")  # type: ignore[misc]
 
     everybody_has(present)
     later = quick_topics.create(partitions=2, name=f"{prefix}.bbb")

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from compat_tests.container.containers import PATIENCE_S
@@ -29,8 +29,7 @@ def metadata(reached: Reached) -> ClusterMetadata:
         except KafkaException:
             return None
 
-    found: ClusterMetadata = wait_until(asked, "the cluster answers", timeout_s=PATIENCE_S)
-    return found
+    return wait_until(asked, "the cluster answers", timeout_s=PATIENCE_S)
 
 
 def topics_at(reached: Reached) -> dict[str, int]:
@@ -43,8 +42,13 @@ def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
     """Send with acks=all, librdkafka's default; returns when all are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": int(PATIENCE_S * 1000), "log_level": 0})
     failures: list[object] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
     for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, message: error and failures.append(error))
+        producer.produce(topic, value, on_delivery=delivered)
     assert producer.flush(PATIENCE_S) == 0
     assert failures == []
 
@@ -60,7 +64,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[str]:
             assert time.monotonic() < deadline, found
             message = consumer.poll(1)
             if message is not None and message.error() is None:
-                found.append(message.value().decode())
+                found.append((message.value() or b"").decode())
     finally:
         consumer.close()
     return found
@@ -140,7 +144,7 @@ class Traffic:
             while not self._consuming.is_set():
                 message = consumer.poll(0.2)
                 if message is not None and message.error() is None:
-                    self._read.add(int(message.value()))
+                    self._read.add(int(message.value() or b""))
         finally:
             consumer.close()
 

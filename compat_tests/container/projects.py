@@ -104,7 +104,7 @@ class Project:
     def serves(self, *services: str) -> None:
         """Wait until each node reports that it serves."""
         for service in services:
-            wait_until(lambda service=service: self._healthy(service), f"{service} serves", timeout_s=PATIENCE_S)
+            wait_until(lambda service=service: self._healthy(service), f"{service} serves", timeout_s=PATIENCE_S)  # type: ignore[misc]
 
     def _healthy(self, service: str) -> bool:
         found = self.containers().get(service)
@@ -151,8 +151,10 @@ class Project:
 
         def has() -> bool:
             found = self.seen_by(*ids.values())
-            brokers = {} if found is None else found.brokers
-            return {number: (broker.host, broker.port) for number, broker in brokers.items()} == wanted
+            if found is None:
+                return False
+            hosts = {number: (str(broker.host), broker.port) for number, broker in found.brokers.items()}
+            return hosts == wanted
 
         wait_until(has, f"the brokers are {wanted}", timeout_s=PATIENCE_S)
 

@@ -90,7 +90,7 @@ def test_clients_of_the_host_and_inside(cluster: Project) -> None:
     # The engine's own probe, which Compose's `up --wait` and `depends_on` use.
     for service, container in cluster.containers().items():
         wait_until(
-            lambda found=container: docker("inspect", "-f", "{{.State.Health.Status}}", found).stdout == "healthy\n",
+            lambda found=container: docker("inspect", "-f", "{{.State.Health.Status}}", found).stdout == "healthy\n",  # type: ignore[misc]
             f"{service} is healthy",
             timeout_s=PATIENCE_S,
         )

@@ -34,8 +34,7 @@ def active_controller(cluster: Project) -> str:
         leader = int(fields["LeaderId"])
         return f"controller-{leader}" if leader > 0 else None
 
-    found: str = wait_until(asked, "the quorum has a leader", timeout_s=PATIENCE_S)
-    return found
+    return wait_until(asked, "the quorum has a leader", timeout_s=PATIENCE_S)
 
 
 def test_isolated_controllers(new_project: Projects) -> None:
@@ -100,7 +99,7 @@ def test_a_secured_cluster_by_the_script(new_project: Projects, tmp_path: Path) 
     assert up.returncode == 0, up.stderr
     # Users exist already, so nothing here waits.
     authority = tmp_path / "authority.pem"
-    admin = AdminClient(cluster.logged_in("admin", authority))
+    admin = AdminClient({**cluster.logged_in("admin", authority)})
     alice = cluster.logged_in("alice", authority)
     admin.create_topics([NewTopic("orders", 3)])["orders"].result(PATIENCE_S)
 

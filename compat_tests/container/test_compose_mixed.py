@@ -20,7 +20,7 @@ INSIDE = "node-1:19092,node-2:19092,node-3:19092"
 
 def quorum(cluster: Project, service: str) -> dict[int, tuple[int, str]]:
     """Return voter -> its lag and its status, from the tool of a node: pykbroker's or Apache Kafka's."""
-    tool = ("kafka-metadata-quorum",)
+    tool: tuple[str, ...] = ("kafka-metadata-quorum",)
     if service == APACHE_KAFKA:
         tool = ("java", "-cp", "/opt/kafka/libs/*", "org.apache.kafka.tools.MetadataQuorumCommand")
     said = cluster.run_in(service, *tool, "--bootstrap-server", INSIDE, "describe", "--replication")

@@ -43,7 +43,7 @@ class Loop:
         self.target = topics.create(partitions=PARTITIONS)
         self._written = 0
         self.write(200)
-        self.slots = []
+        self.slots: list[Slot] = []
         self._commit_the_beginning(f"copy-{self.source}")
         for number in range(PARTITIONS):
             task = Task(
@@ -75,7 +75,7 @@ class Loop:
 
     def progress(self) -> int:
         """Return the number of copied records; there is always something left to copy."""
-        done = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "committed")
+        done: int = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "committed")
         if done + 400 > self._written:
             self.write(400)
         return done

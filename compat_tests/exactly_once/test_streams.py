@@ -62,7 +62,7 @@ class WordCount:
 
     def progress(self) -> int:
         """Return the number of counted words, in committed and aborted transactions; there is always more to count."""
-        done = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "counted")
+        done: int = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "counted")
         if done + 500 > self.written.total():
             self.write(200)
         return done

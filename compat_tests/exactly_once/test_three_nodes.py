@@ -8,7 +8,7 @@ transaction.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 #: With the share of kills that hit a node: 20 of them, and as many moves.
 ROUNDS, NODES_SHARE = 25, 0.8
-COPIERS = {
+COPIERS: dict[str, Callable[[], list[str]]] = {
     "librdkafka": partial(python_copier, "confluent_kafka"),
     "franz_go": franz_go_copier,
     "java": java_copier,
@@ -107,7 +107,8 @@ def test_the_message_copier_under_kills_and_moves(nodes: ThreeNodes, tmp_path: P
 
 def group_coordinator(nodes: ThreeNodes, group: str) -> int:
     with Wire(nodes.cluster.address(nodes.cluster.living()[0])) as wire:
-        return wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group])).coordinators[0].node_id
+        found = wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group])).coordinators[0]
+        return int(found.node_id)
 
 
 def commit_an_offset(producer: Producer, consumer: Consumer, topic: str) -> None:

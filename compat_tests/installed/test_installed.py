@@ -37,8 +37,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name.startswith(("pykbroker/", "wire/", "log/", "raft/")) or "/" not in name:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--disable-pip-version-check", "-w", folder]
-    subprocess.run([*build, source], env=CLEAN, check=True, timeout=600)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--disable-pip-version-check", "-w", str(folder)]
+    subprocess.run([*build, str(source)], env=CLEAN, check=True, timeout=600)
     (found,) = folder.glob("pykbroker-*.whl")
     return found
 

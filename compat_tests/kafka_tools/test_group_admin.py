@@ -10,9 +10,8 @@ from pathlib import Path
 from compat_tests.kafka_tools.conftest import Tools, table
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record
+from testkit.clients import NOW_MS, Record
 
 COMMAND = "consumer.group.ConsumerGroupCommand"
 #: The time between two records of a partition, so large that a slow machine does not skip one in a test.

@@ -9,9 +9,8 @@ from pathlib import Path
 from compat_tests.kafka_tools.conftest import Tools
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 
 
 def described(tools: Tools, topic: str) -> tuple[dict[str, str], list[dict[str, str]]]:

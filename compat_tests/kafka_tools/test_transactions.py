@@ -12,9 +12,8 @@ from compat_tests.differential.session import Session
 from compat_tests.kafka_tools.conftest import Tools, table
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record
+from testkit.clients import NOW_MS, Record
 
 COMMAND = "TransactionsCommand"
 
@@ -31,13 +30,14 @@ def committed_values(broker: Node, topic: str) -> list[bytes | None]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    values = []
+    values: list[bytes | None] = []
     try:
         while True:
             message = consumer.poll(30)
             assert message is not None, "the end of the partition did not come"
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return values
             values.append(message.value())
     finally:

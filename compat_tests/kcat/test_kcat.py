@@ -14,9 +14,9 @@ import pytest
 from compat_tests import needs
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS, assert_same
+from compat_tests.suite import assert_same
 from compat_tests.topics import Topics
-from testkit.clients import ALL_COMPRESSIONS, Record, wait_until
+from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
 
 
 class Kcat:

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests.on_disk.estate import manifest
-from compat_tests.on_disk.home import Home
+from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import EVERYTHING, Life
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "data_directories"
@@ -41,7 +41,7 @@ LOG_DIR = "data"
 
 def make(name: str, *, by_kafka: bool, checkout: Path | None, serves: frozenset[str]) -> None:
     for how in ("clean", "killed"):
-        owner = "kafka" if by_kafka else "pykbroker"
+        owner: Owner = "kafka" if by_kafka else "pykbroker"
         with Home(MAKING, log_dirs=(LOG_DIR,), checkout=checkout) as home:
             home.format(owner)
             home.start(owner)

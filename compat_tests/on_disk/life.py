@@ -244,8 +244,9 @@ class Life:
         for group, member in members.items():
             wanted = total - self.read[group]
             wait_until(
-                lambda m=member, n=wanted: len(m.records()) >= n and m.partitions(), f"{group} has read {wanted}"
-            )  # type: ignore[misc]
+                lambda m=member, n=wanted: len(m.records()) >= n and m.partitions(),  # type: ignore[misc]
+                f"{group} has read {wanted}",
+            )
         for group, member in members.items():
             member.leave()
             assert len(member.records()) == total - self.read[group], group

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,7 +213,9 @@ def test_times_lead_past_emptied_batches(both: list[Node]) -> None:
             times = [10, 100, 20, 30, *range(40, 48)]
             for number, time in enumerate(times):
                 key = b"again" if number in (1, 3) else b"%d" % number
-                sequence = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if number == 1 else {}
+                sequence: dict[str, Any] = (
+                    {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if number == 1 else {}
+                )
                 send(wire, "times", build_batch([(key, bytes(300), [], NOW_MS + time)], **sequence))
             assert wire.alter(TOPIC, "times", {"cleanup.policy": "compact"}).error_code == ErrorCode.NONE
             batches = [(header.base_offset, header.record_count) for header, _ in compacted(node, "times").batches]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ class Left:
 def _produce(session: Session, topic: str, number: int, *, size: int = 50, compacted: bool = False) -> None:
     """Write a batch without a value that depends on the node."""
     records = [(b"k%d" % i, b"%d " % number * (size // 2), (("h", b"v"),), NOW_MS + 10 * number + i) for i in range(3)]
-    plain = {} if compacted else {"producer_id": 4711, "producer_epoch": 2, "base_sequence": 3 * number}
+    plain: dict[str, Any] = {} if compacted else {"producer_id": 4711, "producer_epoch": 2, "base_sequence": 3 * number}
     batch = build_batch(records, codec=Codec(number % 5 if size < 1000 else 0), **plain)
     data = TopicProduceData(
         topic_id=session.topic_id(topic), partition_data=[PartitionProduceData(index=0, records=batch)]

@@ -219,6 +219,7 @@ def test_the_first_activation_writes_what_apache_kafka_writes(case: Case) -> Non
     found: dict[str, list[tuple[str, str]]] = {}
     with Home() as home:
         config = {key: value.replace("19093", str(home.port + 1)) for key, value in case.config}
+        starts: Owner
         for by, starts in (("kafka", "pykbroker"), ("pykbroker", "pykbroker"), ("kafka", "kafka")):
             name = f"formatted by {by}, started by {starts}"
             folder = home.path / f"{by}-{starts}"

@@ -116,7 +116,10 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
             # A broken connection is no error for an application that waits.
             assert error is None or error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN, error
             if error is None:
-                read[message.partition()].append(message.offset())
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                read[partition].append(offset)
         return sum(map(len, read.values()))
 
     to_write = 3000

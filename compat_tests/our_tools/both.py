@@ -173,7 +173,7 @@ class BothTools:
 
         for pair in names.values():
             for topic in pair:
-                wait_until(lambda topic=topic: told(topic) == partitions, f"{topic} has {partitions} partitions")
+                wait_until(lambda topic=topic: told(topic) == partitions, f"{topic} has {partitions} partitions")  # type: ignore[misc]
 
     def agree_on_status(self, tool: str, *words: str) -> None:
         """Check refusals whose text Apache Kafka takes from the order of a hash set: status and output are the same,

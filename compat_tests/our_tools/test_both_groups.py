@@ -10,9 +10,8 @@ import pytest
 
 from compat_tests.our_tools.both import BothTools, ours, sorted_lines, two_names
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 
 COUNT = 10
 

@@ -90,7 +90,7 @@ def test_what_is_refused(both: BothTools, words: str) -> None:
 
 def test_plans_that_are_refused(both: BothTools, topics: Topics, tmp_path: Path) -> None:
     topic = topics.create()
-    for number, moves in enumerate([[(topic, 0, [7])], [(topic, 0, [])], [(topic, 0, [1, 1])]]):
-        file = plan(tmp_path / f"{number}.json", *moves)
+    for number, replicas in enumerate(([7], [], [1, 1])):
+        file = plan(tmp_path / f"{number}.json", (topic, 0, replicas))
         assert both.agree("reassign-partitions", "--execute", "--reassignment-json-file", file,
                           change=[lambda text: text.partition("\n")[0]]).status == 1  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewPartitions as AioNewPartitions
 from aiokafka.admin import NewTopic as AioNewTopic
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -19,9 +19,8 @@ from kafka.errors import TopicAlreadyExistsError
 
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 
 
 def test_confluent_kafka(broker: Node, topics: Topics) -> None:

@@ -7,9 +7,8 @@ from confluent_kafka import KafkaError, Producer
 
 from compat_tests.conftest import FreshBroker
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import PATIENCE_S, Record, wait_until
+from testkit.clients import NOW_MS, PATIENCE_S, Record, wait_until
 from testkit.ports import steady_port
 
 

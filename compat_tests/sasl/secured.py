@@ -55,11 +55,17 @@ class Ports:
 
 def add_users(node: Node) -> None:
     """Add the users of SCRAM through the plain listener."""
-    from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+    from confluent_kafka.admin import (
+        AdminClient,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialAlteration,
+        UserScramCredentialUpsertion,
+    )
 
     numbers = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    upsertions = [
+    upsertions: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(USERS[name][0], ScramCredentialInfo(number, 4096), USERS[name][1].encode())
         for name, number in numbers.items()
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
@@ -149,11 +149,16 @@ def test_a_session_is_renewed_while_records_are_written(node: Node, ports: Ports
         python.close()
     else:
         failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         producer = confluent_kafka.Producer(
             {**confluent_settings(ports, mechanism, *USERS[mechanism]), "enable.idempotence": True}
         )
         while time.monotonic() < deadline:
-            producer.produce(topic, str(written).encode(), on_delivery=lambda error, _: error and failed.append(error))
+            producer.produce(topic, str(written).encode(), on_delivery=delivered)
             assert producer.flush(PATIENCE) == 0
             written += 1
         assert failed == []

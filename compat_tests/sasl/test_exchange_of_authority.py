@@ -179,10 +179,11 @@ class Reading(InBackground):
             record = self._consumer.poll(0.1)
             if record is None:
                 continue
-            if record.error() is None:
-                self.values.append(bytes(record.value()))
-            elif record.error().fatal():
-                self.failed.append(str(record.error()))
+            error = record.error()
+            if error is None:
+                self.values.append(record.value() or b"")
+            elif error.fatal():
+                self.failed.append(str(error))
 
 
 def test_an_authority_is_exchanged_while_clients_run(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_the_same_stores_stop_the_start(between: str, key: str, more: dict[str, 
     stores(tmp_path)
     ended = authority().issue("node", now=now() - datetime.timedelta(days=9), days=8, hosts=NODE_HOSTS)
     (tmp_path / "ended.p12").write_bytes(ended.pkcs12(PASSWORD))
-    said = []
+    said: list[bool | None] = []
     for make in (ApacheKafka, Pykbroker):
         plain, secured = steady_port(), steady_port()
         changed = {name: str(tmp_path / f"{text}.p12") if text else "" for name, text in more.items()}

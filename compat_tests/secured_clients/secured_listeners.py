@@ -39,7 +39,7 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
     The users may use topics and groups whose names begin with the name of a client. The certificate of the authority is
     written into `folder`.
     """
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (
         AclBinding,
         AclBindingFilter,
         AclOperation,
@@ -102,7 +102,13 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
             added.result(PATIENCE)
         # Apache Kafka answers before its broker has the rules.
         every = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # its stubs have no null
+            ResourcePatternType.ANY,
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
         )
         deadline = time.monotonic() + PATIENCE
         while len(admin.describe_acls(every).result(PATIENCE)) < len(allowed):

@@ -43,6 +43,7 @@ def main(archive: str) -> None:
         spark.range(100).selectExpr("id % 7 AS name", "id AS value").write.format("delta").save(lake)
         spark.read.format("delta").load(lake).groupBy("name").count().collect()
         gateway = spark.sparkContext._gateway
+        assert gateway is not None
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()

@@ -15,9 +15,8 @@ import pytest
 from compat_tests.needs import ROOT
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from testkit.clients import ALL_COMPRESSIONS, Record, wait_until
+from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline import broker as pipeline_broker
+from pipeline.broker import Partition
 from pykbroker.testing import SecureBroker
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def test_spark_writes_and_reads(spark: SparkSession, secured: SecureBroker) -> N
     client = pipeline_broker.Broker(secured.java("bob"))
     try:
         assert client.topics(["orders"])["orders"].partitions == (0,)
-        assert client.ranges([("orders", 0)])[("orders", 0)].latest == 100
+        only = Partition("orders", 0)
+        assert client.ranges([only])[only].latest == 100
     finally:
         client.close()

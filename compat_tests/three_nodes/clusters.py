@@ -153,15 +153,15 @@ def side(cluster: Cluster) -> Side:
 def started(kind: Kind) -> Iterator[Both]:
     """Start both clusters. Their brokers serve, and the active controller of each is node 1."""
     with ExitStack() as stack:
-        made = [stack.enter_context(_cluster(kind)) for kind in ("kafka", kind)]
+        theirs, ours = stack.enter_context(_cluster("kafka")), stack.enter_context(_cluster(kind))
         # The JVM of the tools starts at the same time.
         tools = stack.enter_context(ToolServer())
-        for cluster in made:
+        for cluster in (theirs, ours):
             cluster.ready(*NUMBERS)
             cluster.serving(*NUMBERS)
             _led_by_the_first(cluster)
             _with_internal_topics(cluster)
-        yield Both(*made, tools)
+        yield Both(theirs, ours, tools)
 
 
 def _cluster(kind: Kind) -> Cluster:

@@ -135,9 +135,9 @@ def test_the_shell_shows_the_same(both: Both, copies: dict[Cluster, Path]) -> No
         (path,) = copies[cluster].glob("*.checkpoint")
         said = _shell(path, "tree", *(f"/image/{part}" for part in ("cluster", "configs", "features", "topics/byName")))
         printed.append(compared(SHELL, said, texts(cluster)))
-    said = both.equal("MetadataShell", *printed)
-    assert "BrokerRegistration(id=3" in said
-    assert said.count("PartitionRegistration(") > 3
+    shown = both.equal("MetadataShell", *printed)
+    assert "BrokerRegistration(id=3" in shown
+    assert shown.count("PartitionRegistration(") > 3
 
 
 def _shell(snapshot: Path, *words: str) -> Ended:

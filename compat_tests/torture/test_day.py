@@ -39,7 +39,7 @@ KINDS = {
     "retained": {**SMALL, "retention.bytes": "1000000"},
     "compacted": {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.05", "segment.ms": "1000"},
 }
-WRITERS = {
+WRITERS: dict[str, dict[str, dict[str, object]]] = {
     "kept": {"once": {"enable.idempotence": True}, "lz4": {"compression.type": "lz4", "max.in.flight": 1}},
     "retained": {"zstd": {"enable.idempotence": True, "compression.type": "zstd"}, "plain": {"max.in.flight": 1}},
     "compacted": {"keys": {"enable.idempotence": True, "compression.type": "snappy"}},

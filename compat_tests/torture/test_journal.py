@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,10 @@ from testkit.torture.journal import Found, Journal, Transaction, Violation, valu
 History = tuple[Journal, list[Found]]
 
 
-def plain(*, exactly_once: bool = True, **kind: bool) -> History:
+def plain(*, exactly_once: bool = True, **kind: Any) -> History:
     """Two writers took turns with ten records each, one in a request, all acknowledged."""
     journal = Journal("t-0", **kind)
-    found = []
+    found: list[Found] = []
     for name in ("a", "b"):
         writer = journal.writer(name, exactly_once=exactly_once, keys=2 if journal.compacted else 0)
         writer.sent = 10
@@ -33,7 +34,7 @@ def judge(history: History) -> None:
     journal.judge(found, found[0].offset, found[-1].offset + 1)
 
 
-def requests(*sent: Attempt, **kind: bool) -> History:
+def requests(*sent: Attempt, **kind: Any) -> History:
     """Requests of one writer that is not idempotent. Every request that was not refused is in the log."""
     journal = Journal("t-0", **kind)
     writer = journal.writer("a", exactly_once=False, keys=3 if journal.compacted else 0)
@@ -137,6 +138,17 @@ def test_compaction_may_take_old_values() -> None:
     journal.judge(found[-4:], 0, 20)
 
 
+def repeated_without_an_offset(journal: Journal, found: list[Found]) -> None:
+    journal.writers["b"].acknowledged.pop(9)
+    found.append(Found(20, *found[-1][1:]))
+
+
+def lost_without_offsets(journal: Journal, found: list[Found]) -> None:
+    journal.writers["a"].acknowledged.pop(9)
+    journal.writers["b"].acknowledged.clear()
+    found[:] = [Found(number, *one[1:]) for number, one in enumerate(found[:9] + found[10:18])]
+
+
 PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]], object], str]] = {
     "the last record is lost": (plain, lambda _, found: found.pop(), "is gone"),
     "a record in the middle is lost": (plain, lambda _, found: found.pop(5), "missing or out of order"),
@@ -149,16 +161,12 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
     "a record twice": (plain, lambda _, found: found.append(Found(20, *found[-1][1:])), "was acknowledged at"),
     "a record twice, whose offset is not known": (
         plain,
-        lambda journal, found: (journal.writers["b"].acknowledged.pop(9), found.append(Found(20, *found[-1][1:]))),
+        repeated_without_an_offset,
         "or twice",
     ),
     "an unacknowledged record is lost in the middle": (
         plain,
-        lambda journal, found: (
-            journal.writers["a"].acknowledged.pop(9),
-            journal.writers["b"].acknowledged.clear(),
-            found.__setitem__(slice(0, None), [Found(i, *one[1:]) for i, one in enumerate(found[:9] + found[10:18])]),
-        ),
+        lost_without_offsets,
         "was acknowledged at|missing between",
     ),
     "a record from nowhere": (plain, lambda _, found: found.append(Found(20, None, b"hello")), "nobody sent"),

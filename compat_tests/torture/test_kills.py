@@ -59,7 +59,7 @@ TOPICS = {
     },
     "transactions": {**SMALL, "segment.index.bytes": "800"},
 }
-ONCE = {"enable.idempotence": True}
+ONCE: dict[str, object] = {"enable.idempotence": True}
 #: The tool gets the names of the files in one argument, which may have 128 KiB.
 FILES_AT_ONCE = 500
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false", "Non-consecutive")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,11 @@ DEFAULTS = {
     "retry.backoff.ms": 100,
     "message.timeout.ms": 300_000,
 }
-OF_GROUPS = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000, "reconnect.backoff.max.ms": 10_000}
+OF_GROUPS: dict[str, Any] = {
+    "session.timeout.ms": 45_000,
+    "heartbeat.interval.ms": 3_000,
+    "reconnect.backoff.max.ms": 10_000,
+}
 BY_THE_BROKER = {"group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None}
 #: One topic for each node, which leads it.
 PLAIN = {number: f"plain-{number}" for number in NUMBERS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
@@ -43,8 +44,9 @@ def describe_cluster(s: Session) -> None:
     s.each("operations", lambda v: DescribeClusterRequest(include_cluster_authorized_operations=True))
     for endpoint_type in (2, 0, 3, -1):
         s.each(
-            f"endpoint type {endpoint_type}", lambda v, kind=endpoint_type: DescribeClusterRequest(endpoint_type=kind)
-        )  # type: ignore[misc]
+            f"endpoint type {endpoint_type}",
+            lambda v, kind=endpoint_type: DescribeClusterRequest(endpoint_type=kind),  # type: ignore[misc]
+        )
     s.each("fenced too", lambda v: DescribeClusterRequest(include_fenced_brokers=True))
     s.each("fenced controllers", lambda v: DescribeClusterRequest(include_fenced_brokers=True, endpoint_type=2))
 
@@ -328,7 +330,7 @@ UNKNOWN = 0  # in an ACL: Kafka throws while it reads the request, and closes th
 
 def acls(s: Session) -> None:
     """The ACL requests of a cluster without an authorizer."""
-    describe = {
+    describe: dict[str, Any] = {
         "resource_type_filter": 1,
         "resource_name_filter": None,
         "principal_filter": None,
@@ -353,7 +355,7 @@ def acls(s: Session) -> None:
             lambda v, f=field, n=value: DescribeAclsRequest(**{**describe, f: n}),  # type: ignore[misc]
             closes=value == UNKNOWN,
         )
-    acl = {
+    acl: dict[str, Any] = {
         "resource_type": 2,
         "resource_name": "x",
         "principal": "User:alice",

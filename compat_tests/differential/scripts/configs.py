@@ -328,9 +328,9 @@ def change_group_configs(s: Session) -> None:
         for value in (low, low + 1, high - 1, high):
             change(f"{key}={value}", (key, SET, str(value)))
         change(f"no {key}", (key, DELETE, None))
-    for key, values in _GROUP_WORDS.items():
-        for value in values:
-            change(f"{key}={value}", (key, SET, value))
+    for key, words in _GROUP_WORDS.items():
+        for word in words:
+            change(f"{key}={word}", (key, SET, word))
         change(f"no {key}", (key, DELETE, None))
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     change("two, one of them wrong", (session, SET, "50000"), (heartbeat, SET, "1"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from compat_tests.differential.scripts import requests
 from compat_tests.differential.scripts.asking import (
     add_offsets,
@@ -60,7 +62,7 @@ def offsets_of_consumers(s: Session) -> None:
             ("nobody", {}),
             ("nobody of an epoch", {"member_id": "", "generation_id_or_member_epoch": one.epoch}),
         ):
-            s.call(f"commit, {what}", requests.commit(group, (topic, [(0, version, "")]), ids=ids, **fields), version)  # type: ignore[arg-type]
+            s.call(f"commit, {what}", requests.commit(group, (topic, [(0, version, "")]), ids=ids, **fields), version)
         if version >= 7:
             for what, instance in (("its instance", "i"), ("another instance", "j")):
                 fields = {
@@ -70,7 +72,7 @@ def offsets_of_consumers(s: Session) -> None:
                 }
                 s.call(
                     f"commit, {what}", requests.commit(group, (topic, [(1, version, "")]), ids=ids, **fields), version
-                )  # type: ignore[arg-type]
+                )
     s.call("fetch without a member", requests.fetch(group, (topic, [0, 1]), version=8), 8)
     for version in BUILT_FOR_MEMBERS:
         for what, member, epoch in (
@@ -89,15 +91,16 @@ def offsets_of_consumers(s: Session) -> None:
     p = producer(s)
     s.ask(add_offsets(p, group), 3)
     for version in (2, 3, 4, 5):
-        for what, fields in (
+        givens: tuple[tuple[str, dict[str, Any]], ...] = (
             ("right", {"member_id": "one", "generation_id": one.epoch}),
             ("stale", {"member_id": "one", "generation_id": one.epoch - 1}),
             ("newer", {"member_id": "one", "generation_id": one.epoch + 1}),
             ("a ghost", {"member_id": "ghost", "generation_id": one.epoch}),
             ("nobody", {}),
-        ):
-            if version > 2 or not fields:
-                s.call(f"in a transaction, {what}", commit_offsets(p, group, (topic, [(0, 50)]), **fields), version)
+        )
+        for what, named in givens:
+            if version > 2 or not named:
+                s.call(f"in a transaction, {what}", commit_offsets(p, group, (topic, [(0, 50)]), **named), version)
     until_ended(s, p, version=1)
     s.call("delete an offset of a topic they read", _delete(group, (topic, [0]), ("no-such-topic", [0])))
     s.call("delete the group", DeleteGroupsRequest(groups_names=[group]))
@@ -128,7 +131,7 @@ def classic_requests_to_consumers(s: Session) -> None:
     one.comply()
     s.each("heartbeat", lambda v: HeartbeatRequest(group_id=group, generation_id=one.epoch, member_id="one"), range(5))
     s.each("heartbeat of a ghost", lambda v: HeartbeatRequest(group_id=group, generation_id=1, member_id="ghost"))
-    naming = {"protocol_type": "consumer", "protocol_name": "range"}
+    naming: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
     s.each("sync", lambda v: requests.sync(group, one.epoch, "one", **(naming if v >= 5 else {})), range(6))
     s.each(
         "sync of a ghost", lambda v: requests.sync(group, one.epoch, "ghost", **(naming if v >= 5 else {})), range(6)

@@ -53,7 +53,7 @@ def throttle(s: Session, value: str | None) -> None:
     s.until_published()
 
 
-def made_in(s: Session, what: str, path: str, **configs: str) -> str:
+def made_in(s: Session, what: str, path: str, **configs: Any) -> str:
     """Make a topic whose replica is in this directory from the start."""
     s.ask(alter(s.name(what), path))
     return s.make_topic(what, **configs)

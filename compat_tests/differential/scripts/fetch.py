@@ -69,18 +69,19 @@ def fetch(s: Session) -> None:
     for epoch in (0, 1, 99, -1, -2):
         s.each(
             f"leader epoch {epoch}",
-            lambda v, n=epoch: ask((topic, [(0, {"current_leader_epoch": n, "fetch_offset": 2})])),
+            lambda v, n=epoch: ask((topic, [(0, {"current_leader_epoch": n, "fetch_offset": 2})])),  # type: ignore[misc]
             range(9, 19),
-        )  # type: ignore[misc]
+        )
         s.each(
             f"last fetched epoch {epoch}",
-            lambda v, n=epoch: ask((topic, [(0, {"last_fetched_epoch": n, "fetch_offset": 2})])),
+            lambda v, n=epoch: ask((topic, [(0, {"last_fetched_epoch": n, "fetch_offset": 2})])),  # type: ignore[misc]
             range(12, 19),
-        )  # type: ignore[misc]
+        )
     for level in (0, 1):
         s.each(
-            f"isolation level {level}", lambda v, n=level: ask((topic, [(0, {"fetch_offset": 2})]), isolation_level=n)
-        )  # type: ignore[misc]
+            f"isolation level {level}",
+            lambda v, n=level: ask((topic, [(0, {"fetch_offset": 2})]), isolation_level=n),  # type: ignore[misc]
+        )
     s.each("waits in vain", lambda v: ask((topic, [(0, {"fetch_offset": 3})]), max_wait_ms=20), [4, 12, 18])
     s.each("min bytes of 0", lambda v: ask((topic, [(0, {"fetch_offset": 3})]), max_wait_ms=5000, min_bytes=0))
     s.each(

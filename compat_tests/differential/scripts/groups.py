@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from compat_tests.differential.scripts import requests
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
@@ -58,6 +60,10 @@ def find_coordinator(s: Session) -> None:
     s.each("none", lambda v: FindCoordinatorRequest(key_type=0, coordinator_keys=[]), [4, 5, 6])
 
 
+#: The fields of SyncGroup that name the protocol, from version 5 on.
+NAMING: Final[dict[str, Any]] = {"protocol_type": "consumer", "protocol_name": "range"}
+
+
 def join_group(s: Session) -> None:
     """JoinGroup: refusals, and one member from joining to leaving, in every version."""
     s.until_coordinator()
@@ -65,8 +71,8 @@ def join_group(s: Session) -> None:
     for timeout in (1, 0, -1, 5999, 1_800_001, 2**31 - 1):
         s.each(
             f"session timeout {timeout}",
-            lambda v, n=timeout: requests.join(s.name("timeout"), version=v, session_timeout_ms=n),
-        )  # type: ignore[misc]
+            lambda v, n=timeout: requests.join(s.name("timeout"), version=v, session_timeout_ms=n),  # type: ignore[misc]
+        )
     s.each("unknown member", lambda v: requests.join(s.name("unknown"), "ghost", v))
     s.each("no protocols", lambda v: requests.join(s.name("no-protocols"), version=v, protocols=[]))
     s.each("no protocol type", lambda v: requests.join(s.name("no-type"), version=v, protocol_type=""))
@@ -79,7 +85,7 @@ def join_group(s: Session) -> None:
         if joined is None or joined.error_code:
             continue
         member, generation = joined.member_id, joined.generation_id
-        naming = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+        naming: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         at = min(version, 5)
         s.call(
             "heartbeat before sync",
@@ -132,24 +138,22 @@ def unknown_groups(s: Session) -> None:
         s.each(f"heartbeat {group!r}", lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m"))  # type: ignore[misc]
         s.each(
             f"heartbeat, instance {group!r}",
-            lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m", group_instance_id="i"),
+            lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m", group_instance_id="i"),  # type: ignore[misc]
             [3, 4],
-        )  # type: ignore[misc]
+        )
         s.each(
             f"sync {group!r}",
-            lambda v, g=group: requests.sync(
-                g, 1, "m", **({"protocol_type": "consumer", "protocol_name": "range"} if v >= 5 else {})
-            ),
-        )  # type: ignore[misc]
+            lambda v, g=group: requests.sync(g, 1, "m", **(NAMING if v >= 5 else {})),  # type: ignore[misc]
+        )
         s.each(f"sync without protocol {group!r}", lambda v, g=group: requests.sync(g, 1, "m"), [5])  # type: ignore[misc]
         s.each(
             f"leave {group!r}",
-            lambda v, g=group: (
+            lambda v, g=group: (  # type: ignore[misc]
                 LeaveGroupRequest(group_id=g, member_id="m")
                 if v < 3
                 else LeaveGroupRequest(group_id=g, members=[MemberIdentity(member_id="m")])
             ),
-        )  # type: ignore[misc]
+        )
     s.each("leave, nobody", lambda v: LeaveGroupRequest(group_id=s.name("no-such")))
     s.each(
         "leave, instance",
@@ -239,7 +243,7 @@ def static_members(s: Session) -> None:
     s.until_coordinator()
     for version in (5, 6, 7, 8, 9):
         group = s.name(f"g-{version}")
-        naming = {"protocol_type": "consumer", "protocol_name": "range"}
+        naming: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
         one = s.call("join", requests.join(group, "", version, group_instance_id="i1"), version)
         if one is None or one.error_code:
             continue
@@ -252,7 +256,11 @@ def static_members(s: Session) -> None:
         two = s.call("the same instance again", requests.join(group, "", version, group_instance_id="i1"), version)
         if two is None:
             continue
-        old = {"group_instance_id": "i1", "generation_id": two.generation_id, "member_id": one.member_id}
+        old: dict[str, Any] = {
+            "group_instance_id": "i1",
+            "generation_id": two.generation_id,
+            "member_id": one.member_id,
+        }
         s.call(
             "sync of the new", requests.sync(group, two.generation_id, two.member_id, group_instance_id="i1", **naming)
         )
@@ -549,9 +557,9 @@ def list_groups(s: Session) -> None:
         s.each(f"describe {name!r}", lambda v, n=name: DescribeGroupsRequest(groups=[n]))  # type: ignore[misc]
         s.each(
             f"describe {name!r} with operations",
-            lambda v, n=name: DescribeGroupsRequest(groups=[n], include_authorized_operations=True),
+            lambda v, n=name: DescribeGroupsRequest(groups=[n], include_authorized_operations=True),  # type: ignore[misc]
             range(3, 7),
-        )  # type: ignore[misc]
+        )
     s.each("describe none", lambda v: DescribeGroupsRequest(groups=[]))
     s.each("describe several", lambda v: DescribeGroupsRequest(groups=[empty, offsets_only, stable, s.name("no-such")]))
     s.each("describe the same twice", lambda v: DescribeGroupsRequest(groups=[empty, empty]))

@@ -21,7 +21,7 @@ from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from pykbroker_wire.primitives import pack_int16
 
-NAMING = {"protocol_type": "consumer", "protocol_name": "range"}
+NAMING: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
 Parts = Sequence[tuple[str, Sequence[int]]]
 
 

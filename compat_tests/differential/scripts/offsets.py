@@ -64,9 +64,9 @@ def list_offsets(s: Session) -> None:
     for level in (0, 1):
         s.each(
             f"isolation level {level}",
-            lambda v, n=level: _list((topic, [(0, -1), (0, -3), (0, NOW_MS)]), isolation_level=n),
+            lambda v, n=level: _list((topic, [(0, -1), (0, -3), (0, NOW_MS)]), isolation_level=n),  # type: ignore[misc]
             range(2, 12),
-        )  # type: ignore[misc]
+        )
     s.each("debugging consumer", lambda v: _list((topic, [(0, -1)]), replica_id=-2))
     s.each("a replica that is none", lambda v: _list((topic, [(0, -1)]), replica_id=5))
     s.each("no partitions", lambda v: _list((topic, [])))

@@ -83,7 +83,7 @@ def _begin(s: Session, group: str, *members: Member) -> None:
     for number, member in enumerate(members, 1):
         member.begin()
         s.until(
-            lambda count=before + number: len(s.ask(DescribeGroupsRequest(groups=[group])).groups[0].members) == count,
+            lambda count=before + number: len(s.ask(DescribeGroupsRequest(groups=[group])).groups[0].members) == count,  # type: ignore[misc]
             f"{member.name} has come",
         )
 

@@ -6,6 +6,7 @@ A link is named after its node. Partition 0 of the topics here is led by node 1,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from compat_tests.differential.session import NOW_MS, NodeError, Session
 from pykbroker_wire.messages.alter_partition_reassignments import (
@@ -116,10 +117,8 @@ def produce(
 
 
 def fetch(s: Session, topic: str, partitions: Sequence[int], *, rack: str = "", **fields: int) -> FetchRequest:
-    asked = [
-        FetchPartition(partition=index, **{"partition_max_bytes": 100_000, "current_leader_epoch": -1, **fields})
-        for index in partitions
-    ]
+    given: dict[str, Any] = {"partition_max_bytes": 100_000, "current_leader_epoch": -1, **fields}
+    asked = [FetchPartition(partition=index, **given) for index in partitions]
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=1,

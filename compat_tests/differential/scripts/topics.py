@@ -135,9 +135,9 @@ def create_topics_with_configs(s: Session) -> None:
     ):
         s.each(
             f"{key}={value}",
-            lambda v, k=key, x=value: _ask(_topic(s.name("config"), 1, 1, {k: x}), validate_only=True),
+            lambda v, k=key, x=value: _ask(_topic(s.name("config"), 1, 1, {k: x}), validate_only=True),  # type: ignore[misc]
             [2, 5, 7],
-        )  # type: ignore[misc]
+        )
     twice = [CreatableTopicConfig(name="retention.ms", value=value) for value in ("1", "2")]
     s.each(
         "the same key twice",

@@ -144,7 +144,7 @@ def walk_of_consumers(s: Session) -> None:
         random = Random(seed)
         group = s.name(f"g-{seed}")
         topics, assignors = (every, ["range"]) if seed % 2 else (every[:1], ["uniform", "range"])
-        fixed = {"server_assignor": assignors[0]}
+        fixed: dict[str, Any] = {"server_assignor": assignors[0]}
         members = [Member(s, group, f"m{number}", **fixed) for number in range(3)]
         members.append(Member(s, group, "m3", instance_id="i", **fixed))
         for number in range(STEPS):

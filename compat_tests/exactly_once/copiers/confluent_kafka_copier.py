@@ -69,9 +69,13 @@ def copy(task: Task, producer: Producer, consumer: Consumer, messages: list[Mess
     producer.begin_transaction()
     try:
         for message in messages:
-            first.setdefault(message.partition(), message.offset())
-            after[message.partition()] = message.offset() + 1
-            producer.produce(task.target, message.value() + b"!", partition=message.partition())
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            first.setdefault(partition, offset)
+            after[partition] = offset + 1
+            producer.produce(task.target, value + b"!", partition=partition)
         offsets = [TopicPartition(task.source, number, offset) for number, offset in after.items()]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
         if not wants_abort():

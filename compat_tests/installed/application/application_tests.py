@@ -9,14 +9,19 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from pykbroker.testing import Broker, Cluster, SecureBroker
+from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.kafka_test_utils import KafkaTestUtils, KafkaUtils
 
 
-def passed_on(topic, settings):
+def passed_on(topic: str, settings: dict[str, Any]) -> list[bytes]:
     """Return the values that a consumer reads from a producer's topic."""
     producer = KafkaProducer(**settings)
     for number in range(20):
@@ -35,12 +40,12 @@ def passed_on(topic, settings):
 EXPECTED = [b"%d" % number for number in range(20)]
 
 
-def test_a_broker(kafka_broker, kafka_topics):
+def test_a_broker(kafka_broker: Broker, kafka_topics: Callable[[str], str]) -> None:
     assert passed_on(kafka_topics("orders"), {"bootstrap_servers": kafka_broker.bootstrap_servers}) == EXPECTED
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compression(kafka_broker, kafka_topics, codec):
+def test_compression(kafka_broker: Broker, kafka_topics: Callable[[str], str], codec: str) -> None:
     topic = kafka_topics("orders")
     producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers, compression_type=codec)
     producer.send(topic, b"value " * 100).get(60)
@@ -48,7 +53,7 @@ def test_compression(kafka_broker, kafka_topics, codec):
     assert [record.value for record in kafka_broker.records(topic)] == [b"value " * 100]
 
 
-def test_faults(kafka_broker, kafka_faults, kafka_topics):
+def test_faults(kafka_broker: Broker, kafka_faults: Faults, kafka_topics: Callable[[str], str]) -> None:
     topic = kafka_topics("orders")
     fault = kafka_faults.add("Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2)
     producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers, retries=5)
@@ -57,17 +62,17 @@ def test_faults(kafka_broker, kafka_faults, kafka_topics):
     assert fault.acted == 2
 
 
-def test_a_secured_broker(kafka_broker_secure, kafka_topics):
+def test_a_secured_broker(kafka_broker_secure: SecureBroker, kafka_topics: Callable[[str], str]) -> None:
     settings = kafka_broker_secure.kafka_python("alice")
     assert (settings["security_protocol"], settings["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
     assert passed_on(kafka_topics("orders"), settings) == EXPECTED
 
 
-def test_a_cluster(kafka_cluster, kafka_topics):
+def test_a_cluster(kafka_cluster: Cluster, kafka_topics: Callable[[str], str]) -> None:
     assert passed_on(kafka_topics("orders"), {"bootstrap_servers": kafka_cluster.bootstrap_servers}) == EXPECTED
 
 
-def test_the_helpers_of_spark():
+def test_the_helpers_of_spark() -> None:
     with KafkaUtils() as utils:
         utils.create_topics(["pairs"], num_partitions=2)
         utils.create_topics(["pairs"])
@@ -80,8 +85,8 @@ def test_the_helpers_of_spark():
         assert utils.getLatestOffsets(["t"]) == {("t", 0): 0, ("t", 1): 0, ("t", 2): 2}
 
 
-def test_the_commands_of_a_broker_need_nothing_else(tmp_path):
-    def run(*words):
+def test_the_commands_of_a_broker_need_nothing_else(tmp_path: Path) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "pykbroker", *words], capture_output=True, text=True, timeout=60, check=False
         )
@@ -103,6 +108,7 @@ def test_the_commands_of_a_broker_need_nothing_else(tmp_path):
     node = subprocess.Popen(
         [sys.executable, "-m", "pykbroker", "start", "--ephemeral", "--port", "0"], stdout=subprocess.PIPE, text=True
     )
+    assert node.stdout is not None
     try:
         said, _, address = node.stdout.readline().strip().rpartition(" ")
         assert said == "pykbroker is ready:"

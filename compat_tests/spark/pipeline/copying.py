@@ -10,14 +10,13 @@ from confluent_kafka import TopicPartition
 
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
 from pipeline import sinks, sources
 from pipeline.config import Config, LakeConfig, Source
 from pipeline.config import Topics as Names
 from pipeline.job import Job
 from pipeline.sinks import Trigger
-from testkit.clients import Record
+from testkit.clients import NOW_MS, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

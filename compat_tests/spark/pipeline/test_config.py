@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,8 @@ def test_the_example_says_the_defaults() -> None:
     before, _, rest = text.partition("# [security]")  # tests/spark/test_secured.py
     text = before + rest.partition("\n\n")[2]
     lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
-    taken = config.parse(config.tomllib.loads("\n".join(lines)))
-    plain = config.parse({**config.tomllib.loads(text), "spark": {"spark.sql.shuffle.partitions": 4}})
+    taken = config.parse(tomllib.loads("\n".join(lines)))
+    plain = config.parse({**tomllib.loads(text), "spark": {"spark.sql.shuffle.partitions": 4}})
     s3a = "spark.hadoop.fs.s3a"
     shown = {"spark.sql.streaming.stateStore.providerClass", f"{s3a}.endpoint", f"{s3a}.endpoint.region"}
     assert taken.spark.keys() - plain.spark.keys() == {*shown, f"{s3a}.path.style.access"}

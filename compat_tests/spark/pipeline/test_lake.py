@@ -186,6 +186,7 @@ def test_the_log_is_summed_up_beside_the_batches(
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 6
     for version in range(6):
         (log / f"{version:020d}.json").unlink()
+    assert spark._jvm is not None
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     assert lake.read(spark, str(path)).count() == 7
     assert store.commit(row, "query", 7, "plan 7")
@@ -384,9 +385,9 @@ def test_a_field_that_events_gain_becomes_a_column(spark: SparkSession, path: st
 def test_a_table_of_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "lake")
     spark.sql("SELECT 1 AS id, 2.5 AS amount, 'x' AS topic").write.format("delta").partitionBy("topic").save(path)
-    for action in (lambda: Lake(spark, path).claim(None), lambda: Lake(spark, path).claim("query")):
+    for query in (None, "query"):
         with pytest.raises(LakeError, match="its log has no commit of this pipeline"):
-            action()
+            Lake(spark, path).claim(query)
     with pytest.raises(LakeError, match="is a Delta table of other columns: id is no field") as refused:
         Lake(spark, path).release()
     assert "amount is decimal(2,1), not decimal(12,2)" in refused.value.message

@@ -13,7 +13,6 @@ from confluent_kafka import TopicPartition
 
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
 from pipeline import checkpoint, preflight
 from pipeline.broker import Broker, Partition, Range
@@ -21,7 +20,7 @@ from pipeline.config import Config, LakeConfig, Source
 from pipeline.errors import DoesNotFitError, PipelineError
 from pipeline.preflight import Loss
 from pipeline.secured import kafka_python
-from testkit.clients import Record
+from testkit.clients import NOW_MS, Record
 
 
 class LocalFiles:

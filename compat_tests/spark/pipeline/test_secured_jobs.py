@@ -28,6 +28,7 @@ from example.sending import Sender
 from pipeline import broker, config, job, lake, permissions, preflight, session, sources
 from pipeline.config import Config
 from pipeline.errors import PipelineError
+from pipeline.explain import explain as pipeline_explain
 from pipeline.job import Job
 from pipeline.loads_job import TOPIC as LOADS
 from pipeline.queries import ALL, DEAD_LETTERS, LAKE
@@ -243,9 +244,8 @@ def test_a_job_whose_acl_goes_stops_with_kafkas_error(
 
     def explain(error: BaseException, config: Config) -> PipelineError | None:
         errors.append(error)
-        return explain_as_ever(error, config)
+        return pipeline_explain(error, config)
 
-    explain_as_ever = job.explain
     monkeypatch.setattr(job, "explain", explain)
     monkeypatch.setattr(preflight, "allowed", allowed_and_then_not)
     path = day.configure(tmp_path)

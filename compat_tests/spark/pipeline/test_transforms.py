@@ -103,7 +103,7 @@ def test_conversions(spark: SparkSession) -> None:
         ("another-user", "view", "v", -1, None, None),
     )
     orders = events(spark, ("o", "order", "u", 0, "7.50", None), ("alone", "order", "w", 0, "1.00", None))
-    other = events(spark, ("other-product", "view", "u", -1, None, None)).replace("lamp", "vase", "product")
+    other = events(spark, ("other-product", "view", "u", -1, None, None)).replace("lamp", "vase", ["product"])
     found = upserted(transforms.conversions(orders, clicks.union(other), CONFIG), "order_id", "click_id")
     assert set(found) == {"o/first", "o/same-moment", "alone"}
     assert found["o/first"] == {

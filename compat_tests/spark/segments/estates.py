@@ -13,10 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
 from pykbroker_log.checkpoints import decode_offsets
-from testkit.clients import ALL_COMPRESSIONS, PATIENCE_S, Record, wait_until
+from testkit.clients import ALL_COMPRESSIONS, NOW_MS, PATIENCE_S, Record, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

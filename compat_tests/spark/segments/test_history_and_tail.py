@@ -12,10 +12,9 @@ import pytest
 
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.segments.estates import Estate, wait_for_checkpoint
-from compat_tests.suite import NOW_MS
 from pyspark_pykbroker import history_and_tail
 from pyspark_pykbroker.faults import WrongOption
-from testkit.clients import Record, wait_until
+from testkit.clients import NOW_MS, Record, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat_tests.spark.segments.estates import Estate, message_of, rows
-from compat_tests.suite import NOW_MS
+from testkit.clients import NOW_MS
 
 JSON_RANGE = {
     "startingOffsets": json.dumps({"mixed": {"0": 100, "1": -2}}),
