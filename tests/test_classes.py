@@ -20,7 +20,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.controller.state.ControllerState": (24, 17, NOT_YET),
     "pykbroker.coordinator.group.classic.classic_group.ClassicGroup": (31, 16, NOT_YET),
     "pykbroker.coordinator.group.consumer.consumer_group.ConsumerGroup": (33, 22, NOT_YET),
-    "pykbroker.coordinator.host.Host": (2, 20, NOT_YET),
     "pykbroker.crossing.control_end.ControlEnd": (14, 18, NOT_YET),
     "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17, NOT_YET),
     "pykbroker.metadata.delta.MetadataDelta": (36, 14, NOT_YET),

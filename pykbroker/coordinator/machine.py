@@ -44,8 +44,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from pykbroker.coordinator.collected_batch import BATCH_BYTES, Encoded, encoded_bytes
+from pykbroker.coordinator.deferred_answers import DeferredAnswers, Request
 from pykbroker.coordinator.held_requests import HeldRequests
-from pykbroker.coordinator.host import Encoded, Host, Request, S, WaitingReplies
+from pykbroker.coordinator.host import Host, S
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
 from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, RecordFormat, ShardLoading
 from pykbroker.coordinator.timers import Timers
@@ -60,8 +62,6 @@ from pykbroker_wire.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
-#: A collected batch is written when it has this many bytes. Results that need not be whole are cut into such batches.
-BATCH_BYTES = 256 * 1024
 #: A timer whose input is refused fires again after this time, as in Apache Kafka.
 TIMER_REST_MS = 500
 
@@ -171,7 +171,7 @@ class CoordinatorRuntime(Generic[S]):
                 if held is not None:
                     return held
             return refusal(host)
-        if barrier and host.collected and not self._write_collected(host):
+        if barrier and host.batch and not self._write_collected(host):
             return refusal(ErrorCode.NOT_COORDINATOR)
         self._last_token = token = self._last_token + 1
         request = Request(refusal)
@@ -232,7 +232,7 @@ class CoordinatorRuntime(Generic[S]):
         if not host.ready:
             self._loading.turn(host, FIRST_REQUEST_STEPS)
             if not host.ready:
-                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if host.load is not None else ErrorCode.NOT_COORDINATOR
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if host.load.is_under_way else ErrorCode.NOT_COORDINATOR
         return host
 
     def _answer_of(self, request: Request) -> Any:
@@ -253,7 +253,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def led(self) -> list[int]:
         """Return the partitions that this node coordinates, loaded or not."""
-        return sorted(index for index, host in self._hosts.items() if host.ready or host.load is not None)
+        return sorted(index for index, host in self._hosts.items() if host.ready or host.load.is_under_way)
 
     def input_all(self, operation: Callable[[S, int], Result]) -> None:
         """Run an operation on each shard that is ready. No request waits for its outcome."""
@@ -366,8 +366,7 @@ class CoordinatorRuntime(Generic[S]):
             end = start
             size = 0
             while end < len(encoded) and (end == start or size < BATCH_BYTES):
-                key, value = encoded[end]
-                size += len(key) + len(value or b"")
+                size += encoded_bytes(encoded[end : end + 1])
                 end += 1
             part = Result()
             part.records = result.records[start:end]
@@ -384,11 +383,10 @@ class CoordinatorRuntime(Generic[S]):
             start = end
 
     def _collect(self, host: Host[S], result: Result, encoded: Encoded) -> None:
-        size = sum(len(key) + len(value or b"") for key, value in encoded)
-        if host.collected and host.collected_bytes + size > BATCH_BYTES and not self._write_collected(host):
+        size = encoded_bytes(encoded)
+        if not host.batch.has_room_for(size) and not self._write_collected(host):
             return
-        host.collected.append((result, encoded))
-        host.collected_bytes += size
+        host.batch.add(result, encoded, size)
         if not self._flush_scheduled:
             self._flush_scheduled = True
             if self._linger_ms < 0:
@@ -399,17 +397,13 @@ class CoordinatorRuntime(Generic[S]):
     def _flush(self) -> None:
         self._flush_scheduled = False
         for host in list(self._hosts.values()):
-            if host.collected:
+            if host.batch:
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:
         """Return False if a failed disk ended the host. Then all requests that waited there have been answered."""
-        collected, host.collected = host.collected, []
-        host.collected_bytes = 0
-        if collected:
-            self._write(
-                host, [result for result, _ in collected], [record for _, encoded in collected for record in encoded]
-            )
+        if host.batch:
+            self._write(host, *host.batch.take())
         return self._is_alive(host)
 
     def _is_alive(self, host: Host[S]) -> bool:
@@ -424,10 +418,7 @@ class CoordinatorRuntime(Generic[S]):
             for request, answer in answers:
                 request.complete(answer)
             return
-        deadline = self._loop.time() + self._commit_timeout
-        host.waiting.append(WaitingReplies(host.written, deadline, answers))
-        if host.reply_timer is None:
-            host.reply_timer = self._loop.call_at(deadline, self._replies_overdue, host)
+        host.answers.add(host.written, answers)
 
     def _committed(self, host: Host[S], offset: int, code: ErrorCode) -> None:
         if not self._is_alive(host):
@@ -441,12 +432,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _advance(self, host: Host[S], offset: int) -> None:
         host.committed = max(host.committed, offset)
-        while host.waiting and host.waiting[0].offset <= host.committed:
-            for request, answer in host.waiting.popleft().answers:
-                request.complete(answer)
-        if not host.waiting and host.reply_timer is not None:
-            host.reply_timer.cancel()
-            host.reply_timer = None
+        host.answers.committed(host.committed)
 
     def _await_effects(self, host: Host[S], result: Result) -> None:
         host.effects.extend((host.written, effect) for effect in result.effects)
@@ -459,15 +445,6 @@ class CoordinatorRuntime(Generic[S]):
             _, effect = host.effects.popleft()
             assert self._on_effect is not None
             self._on_effect(host.partition.index, host.epoch, effect)
-
-    def _replies_overdue(self, host: Host[S]) -> None:
-        host.reply_timer = None
-        now = self._loop.time()
-        while host.waiting and host.waiting[0].deadline <= now:
-            for request, _ in host.waiting.popleft().answers:
-                request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if host.waiting:
-            host.reply_timer = self._loop.call_at(host.waiting[0].deadline, self._replies_overdue, host)
 
     # -- timers -------------------------------------------------------------------------------------------------------
 
@@ -495,7 +472,7 @@ class CoordinatorRuntime(Generic[S]):
             if is_leader and host.epoch == epoch:
                 return
             goes_on = epoch == host.epoch + 1 and host.partition is partition
-            if is_leader and goes_on and (host.ready or host.load is not None):
+            if is_leader and goes_on and (host.ready or host.load.is_under_way):
                 # This node goes on leading the same log, so the state and all waiting requests stay valid in the new
                 # epoch. But if an epoch was missed, another broker may have led in it, and then the shard is loaded
                 # anew.
@@ -503,7 +480,8 @@ class CoordinatorRuntime(Generic[S]):
                 return
             self._unload(host)
         if is_leader:
-            host = Host(partition, epoch, self._shard_factory(partition.index))
+            answers = DeferredAnswers(self._loop, self._commit_timeout)
+            host = Host(partition, epoch, self._shard_factory(partition.index), answers)
             host.held = HeldRequests(self._loop)
             host.timers = Timers(self._loop, partial(self._timer_fired, host))
             self._hosts[partition.index] = host
@@ -521,12 +499,10 @@ class CoordinatorRuntime(Generic[S]):
         """End a host. Answer all waiting requests, and stop its timers."""
         del self._hosts[host.partition.index]
         host.silence()
-        requests = [request for replies in host.waiting for request, _ in replies.answers]
-        requests += host.requests.values()
-        host.waiting.clear()
+        requests = [*host.answers.take_all(), *host.requests.values()]
         host.effects.clear()
         host.requests = {}
-        host.collected = []
+        host.batch.take()
         for request in requests:
             request.refuse(ErrorCode.NOT_COORDINATOR)
         host.held.release()

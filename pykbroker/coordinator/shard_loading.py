@@ -96,7 +96,7 @@ class ShardLoading(Generic[S]):
         self._last_turn = 0.0
 
     def begin(self, host: Host[S]) -> None:
-        host.load = self._read_log(host)
+        host.load.steps = self._read_log(host)
         host.partition.when_recovered(partial(self._enqueue, host))
 
     def _enqueue(self, host: Host[S]) -> None:
@@ -112,32 +112,33 @@ class ShardLoading(Generic[S]):
     def _next(self) -> None:
         """Run one turn for the first host that still loads. The loop serves other work in between."""
         self._is_scheduled = False
-        while self._waiting and self._waiting[0].load is None:
+        while self._waiting and not self._waiting[0].load.is_under_way:
             self._waiting.popleft()
-        if self._waiting and self._waiting[0].reading is None:
+        if self._waiting and self._waiting[0].load.reading is None:
             others = self._loop.time() - self._last_turn
             steps = LOAD_TURN_STEPS + int(others * LOAD_STEPS_PER_SECOND)
             self.turn(self._waiting[0], min(steps, LOAD_TURN_MOST_STEPS))
             self._schedule()
 
     def turn(self, host: Host[S], steps: int = LOAD_TURN_STEPS) -> None:
-        """Run some steps of the load. Afterwards the host is ready, or still loads, or has failed (without `load`)."""
+        """Run some steps of the load. Afterwards the host is ready, or still loads, or has failed."""
         load = host.load
-        if load is None or host.partition.recovering or host.reading is not None:
+        steps_left = load.steps
+        if steps_left is None or host.partition.recovering or load.reading is not None:
             return
         until = self._loop.time() + LOAD_TURN_SECONDS
         try:
-            for step, reading in enumerate(load, 1):
-                if host.load is not load:
+            for step, reading in enumerate(steps_left, 1):
+                if load.steps is None:
                     # The shard asked for a write. The disk failed, and that ended the host.
                     return
                 if reading is not None:
-                    host.reading = reading
+                    load.reading = reading
                     reading.add_done_callback(partial(self._read, host))
                     return
                 if step >= steps or self._loop.time() >= until:
                     return
-            host.load = None
+            load.steps = None
             self._log_success(host)
             self._finished(host)
         except (KafkaError, StorageError, ValueError, OverflowError, DecodeError) as error:
@@ -154,17 +155,19 @@ class ShardLoading(Generic[S]):
         if not done.cancelled():
             # While the load runs, it handles an error itself. After that nothing else reads the exception.
             done.exception()
-            host.reading = None
+            host.load.reading = None
             self._schedule()
 
     def _log_success(self, host: Host[S]) -> None:
-        skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
+        skipped = (
+            f", {host.load.skipped_records} of types that are not served here" if host.load.skipped_records else ""
+        )
         # Most of the 50 partitions are empty. Their lines would hide the lines of the others.
         logger.log(
-            logging.INFO if host.loaded_records else logging.DEBUG,
+            logging.INFO if load.loaded_records else logging.DEBUG,
             "%r: loaded %d records in leader epoch %d%s",
             host.partition,
-            host.loaded_records,
+            load.loaded_records,
             host.epoch,
             skipped,
         )
@@ -196,8 +199,8 @@ class ShardLoading(Generic[S]):
                         payload = bytes(decompress(header.compression, payload))
                     records = bulk.load(payload, header.record_count, header.base_offset, header.base_timestamp)
                     for loaded, skipped in records:
-                        host.loaded_records += loaded
-                        host.skipped_records += skipped
+                        host.load.loaded_records += loaded
+                        host.load.skipped_records += skipped
                         yield None
                 offset = header.next_offset
             # Otherwise the garbage collector scans these objects again and again, in the end for a tenth of a second
@@ -232,7 +235,7 @@ class ShardLoading(Generic[S]):
     def _replay(self, host: Host[S], key: Buffer | None, value: Buffer | None, at: int, producer_id: int) -> None:
         record = self._format.decode(key, value)
         if record is None:
-            host.skipped_records += 1
+            host.load.skipped_records += 1
         else:
-            host.loaded_records += 1
+            host.load.loaded_records += 1
             host.shard.replay(record, at, producer_id)

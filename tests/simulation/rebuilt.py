@@ -73,7 +73,7 @@ def _batches(log: PartitionLog) -> Any:
 def coordinators_agree(runtime: CoordinatorRuntime[Any], contents: Callable[[Any], object], now_ms: int) -> None:
     """Compare every loaded shard with a fresh one that reads the same log; not while records are collected."""
     for index, host in runtime._hosts.items():
-        if not host.ready or host.collected:
+        if not host.ready or host.batch:
             continue
         fresh = _replayed(runtime, index, host.partition.log, now_ms)
         left, right = contents(host.shard), contents(fresh)

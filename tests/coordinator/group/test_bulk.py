@@ -47,7 +47,7 @@ def load(log: Log, *, fast: bool) -> tuple[GroupShard | None, list[int]]:
     if not runtime.led():
         return None, []
     host = runtime._hosts[0]
-    return shards[0], [host.loaded_records, host.skipped_records]
+    return shards[0], [host.load.loaded_records, host.load.skipped_records]
 
 
 def commit(group: str, topic: str, partition: int, offset: int, metadata: str = "", expire_ms: int = -1) -> Pair:
