@@ -18,8 +18,6 @@ NOT_YET: Final = "not divided yet"
 LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.controller.active.ActiveController": (25, 18, NOT_YET),
     "pykbroker.controller.state.ControllerState": (24, 17, NOT_YET),
-    "pykbroker.coordinator.group.classic.classic_group.ClassicGroup": (31, 16, NOT_YET),
-    "pykbroker.coordinator.group.consumer.consumer_group.ConsumerGroup": (33, 22, NOT_YET),
     "pykbroker.crossing.control_end.ControlEnd": (14, 18, NOT_YET),
     "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17, NOT_YET),
     "pykbroker.metadata.delta.MetadataDelta": (36, 14, NOT_YET),

@@ -36,7 +36,7 @@ class Shard(Protocol):
 S = TypeVar("S", bound=Shard)
 
 
-class LogLoad:
+class LoadProgress:
     """The load of a shard from its log. It is over when `steps` is None."""
 
     __slots__ = ("loaded_records", "reading", "skipped_records", "steps")
@@ -83,7 +83,7 @@ class Host(Generic[S]):
         self.shard = shard
         #: True when the shard is loaded. Until then `load` is under way, or has failed.
         self.ready = False
-        self.load = LogLoad()
+        self.load = LoadProgress()
         #: requests that wait for the end of the load
         self.held: HeldRequests
         self.timers: Timers

@@ -159,9 +159,8 @@ class ShardLoading(Generic[S]):
             self._schedule()
 
     def _log_success(self, host: Host[S]) -> None:
-        skipped = (
-            f", {host.load.skipped_records} of types that are not served here" if host.load.skipped_records else ""
-        )
+        load = host.load
+        skipped = f", {load.skipped_records} of types that are not served here" if load.skipped_records else ""
         # Most of the 50 partitions are empty. Their lines would hide the lines of the others.
         logger.log(
             logging.INFO if load.loaded_records else logging.DEBUG,

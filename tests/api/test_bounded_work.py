@@ -13,7 +13,8 @@ from pykbroker.api import describe_configs, describe_producers, list_offsets
 from pykbroker.api.offset_commit import _merge
 from pykbroker.config import describe
 from pykbroker.controller.topics import check_assignment
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from pykbroker.coordinator.group.classic.classic_member import Member
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.describe_producers import DescribeProducersRequest, TopicRequest

@@ -148,10 +148,10 @@ def contents_of_consumer_group(group: ConsumerGroup) -> object:
         group.target_epoch,
         freeze(group.target),
         freeze(members),
-        freeze(group.partition_epochs),
+        freeze(group.partition_epochs.by_topic),
         freeze(group.static_members),
-        freeze(group.subscribers),
-        freeze(group.resolved),
+        freeze(group.subscriptions.subscribers),
+        freeze(group.subscriptions.resolved),
     )
 
 

@@ -14,12 +14,14 @@ import logging
 import struct
 from collections.abc import Iterable, Sequence
 
-from pykbroker.coordinator.group.classic.classic_group import CONSUMER, ClassicGroup, Member
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
+from pykbroker.coordinator.group.classic.classic_member import Member
 from pykbroker.coordinator.group.classic.classic_records import group_record, group_tombstone
+from pykbroker.coordinator.group.classic.protocol_selection import CONSUMER, selected_protocol
 from pykbroker.coordinator.group.classic.rebalance import Rebalance
-from pykbroker.coordinator.group.consumer.consumer_group import (
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import (
     ClassicMetadata,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     TargetAssignment,
@@ -144,7 +146,7 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
     upgraded.set_epoch(group.generation, 0)
     upgraded.set_target_epoch(group.generation, 0)
     # A group has no protocol yet in its first rebalance.
-    protocol = group.protocol_name or group.select_protocol()
+    protocol = group.protocol_name or selected_protocol(group.members.values())
     for member in group.members.values():
         target: dict[bytes, frozenset[int]] = {}
         if member.assignment:
@@ -180,7 +182,7 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
                 classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
             )
         )
-    upgraded.set_epoch(group.generation, topics.metadata_hash(upgraded.subscribers))
+    upgraded.set_epoch(group.generation, topics.metadata_hash(upgraded.subscriptions.subscribers))
     return upgraded
 
 

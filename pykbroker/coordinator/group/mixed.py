@@ -15,8 +15,9 @@ import logging
 from collections.abc import Sequence
 
 from pykbroker.coordinator.group.classic.joining import MEMBER_ID_REQUIRED_FROM, UNKNOWN_MEMBER, Client, join_refused
-from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ClassicMetadata, ConsumerMember, MemberState
+from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerStep
+from pykbroker.coordinator.group.consumer.consumer_member import ClassicMetadata, ConsumerMember, MemberState
 from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned
 from pykbroker.coordinator.group.consumer.timer_keys import rejoin_timer, resync_timer, session_timer
 from pykbroker.coordinator.group.migration import can_downgrade, read_subscription, to_classic, write_assignment

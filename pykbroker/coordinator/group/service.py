@@ -16,8 +16,8 @@ from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.bulk import BulkLoad
 from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.configs import GroupConfigs
-from pykbroker.coordinator.group.consumer.consumer_group import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
+from pykbroker.coordinator.group.consumer.consumer_member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from pykbroker.coordinator.group.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from pykbroker.coordinator.group.classic.classic_member import Member
 from pykbroker.coordinator.group.contract import Group
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember

@@ -1,8 +1,8 @@
 """A classic group as a value: its members, its state, and the requests that wait for it.
 
-Responsible for the state table, membership, static members, protocol selection, leader election and the checks that
-each request of a member passes. Not responsible for the order of a rebalance (rebalance.py), nor for offsets, records
-or timers.
+Responsible for the state table, membership, static members, leader election and the checks that each request of a
+member passes. Not responsible for the choice of a protocol (protocol_selection.py), for the order of a rebalance
+(rebalance.py), nor for offsets, records or timers.
 
 The table is TRANSITIONS; a transition that is not in it is a bug and raises.
 
@@ -28,21 +28,15 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Final
 
-from pykbroker.coordinator.group.java import hash_map_order, java_hash
-from pykbroker.coordinator.result import Token
-from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
-from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from pykbroker.coordinator.group.classic.classic_member import Member
+from pykbroker.coordinator.group.classic.protocol_selection import CONSUMER, read_subscriptions, selected_protocol
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataValue, MemberMetadata
 
 logger = logging.getLogger(__name__)
 
 #: The name of this kind of group in ListGroups.
 CLASSIC: Final = "classic"
-#: The protocol type of consumers. Connect and schema registries have their own.
-CONSUMER = "consumer"
-
-#: (name, metadata) in the member's order of preference
-Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicGroupState(Enum):
@@ -66,75 +60,6 @@ TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
     ClassicGroupState.DEAD: frozenset({ClassicGroupState.DEAD}),
 }
-
-
-class Member:
-    """One member. `awaiting_join` and `awaiting_sync` name its waiting request, if any."""
-
-    __slots__ = (
-        "_protocols",
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "protocol_names",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.awaiting_join: Token | None = None
-        self.awaiting_sync: Token | None = None
-        #: the member has not received its member id yet, so it cannot heartbeat
-        self.is_new = False
-
-    @property
-    def protocols(self) -> Protocols:
-        return self._protocols
-
-    @protocols.setter
-    def protocols(self, protocols: Protocols) -> None:
-        self._protocols = protocols
-        #: computed once, because a member may have 100,000 protocols, and each request to join is compared with them
-        self.protocol_names = frozenset(name for name, _ in protocols)
-
-    @property
-    def is_static(self) -> bool:
-        return self.instance_id is not None
-
-    @property
-    def excused_from_heartbeat(self) -> bool:
-        """Return True if a request of the member waits here, because the member is then probably alive. A new member is
-        not excused, because it has never proved that it is alive."""
-        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
-
-    def metadata(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        raise AssertionError(f"member {self.member_id} does not support the protocol {protocol} of its group")
 
 
 class ClassicGroup:
@@ -210,7 +135,9 @@ class ClassicGroup:
                 stored.assignment,
             )
             self._insert(member)
-        self.subscribed_topics = self._read_subscriptions()
+        self.subscribed_topics = read_subscriptions(
+            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
+        )
 
     def to_stored(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
         """Return the record of this generation. `assignments` must name all members."""
@@ -243,8 +170,10 @@ class ClassicGroup:
         assert self.members
         self.generation = generation
         self.previous_state, self.state = ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.STABLE
-        self.protocol_name = self.select_protocol()
-        self.subscribed_topics = self._read_subscriptions()
+        self.protocol_name = selected_protocol(self.members.values())
+        self.subscribed_topics = read_subscriptions(
+            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
+        )
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -274,12 +203,14 @@ class ClassicGroup:
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
-            self.protocol_name = self.select_protocol()
+            self.protocol_name = selected_protocol(self.members.values())
             self.move_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
             self.move_to(ClassicGroupState.EMPTY, now_ms)
-        self.subscribed_topics = self._read_subscriptions()
+        self.subscribed_topics = read_subscriptions(
+            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
+        )
 
     # -- members ------------------------------------------------------------------------------------------------------
 
@@ -370,14 +301,6 @@ class ClassicGroup:
 
     # -- protocols ----------------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> set[str]:
-        """Return the protocols that all members support."""
-        members = iter(self.members.values())
-        common = set(next(members).protocol_names)
-        for member in members:
-            common &= member.protocol_names
-        return common
-
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return True if a member with these protocols could take part."""
         offered = set(names)
@@ -389,36 +312,6 @@ class ClassicGroup:
         for member in self.members.values():
             offered &= member.protocol_names
         return bool(offered)
-
-    def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all members support. If several have the most votes,
-        the first in the order of Java's HashMap wins. Any order would do, but all coordinators must agree."""
-        candidates = self._candidates()
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            vote = next(name for name, _ in member.protocols if name in candidates)
-            votes[vote] = votes.get(vote, 0) + 1
-        return max(hash_map_order(votes, java_hash), key=votes.__getitem__)
-
-    def _read_subscriptions(self) -> frozenset[str] | None:
-        if self.protocol_type != CONSUMER:
-            return None
-        if not self.members:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
-        topics: set[str] = set()
-        try:
-            for member in self.members.values():
-                # Version 0 is a prefix of all later versions, so the coordinator need not know them.
-                subscription, _ = ConsumerProtocolSubscription.decode(member.metadata(self.protocol_name), 2, 0)
-                topics.update(subscription.topics)
-        except DecodeError as error:
-            logger.warning(
-                "Group %s: subscriptions of protocol %s cannot be read: %s", self.group_id, self.protocol_name, error
-            )
-            return None
-        return frozenset(topics)
 
     def is_subscribed(self, topic: str) -> bool:
         """Return True if a member subscribes to the topic, or if a consumer group's subscriptions cannot be read."""

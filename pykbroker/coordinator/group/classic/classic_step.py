@@ -17,7 +17,8 @@ from __future__ import annotations
 import logging
 
 from pykbroker.coordinator.group.classic.classic_answers import all_members, assignment_of, joined
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member, Protocols
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from pykbroker.coordinator.group.classic.classic_member import Member, Protocols
 from pykbroker.coordinator.group.classic.classic_records import empty_group_record, group_record
 from pykbroker.coordinator.group.classic.joining import (
     MEMBER_ID_REQUIRED_FROM,
@@ -26,6 +27,7 @@ from pykbroker.coordinator.group.classic.joining import (
     Client,
     join_refused,
 )
+from pykbroker.coordinator.group.classic.protocol_selection import selected_protocol
 from pykbroker.coordinator.group.classic.rebalance import Rebalance, session_timer, sync_timer
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.result import Result, TimerKey, Token
@@ -206,7 +208,7 @@ class ClassicStep:
             return self._rebalance.prepare(f"instance {instance_id} returned as {new_member_id}")
         if group.state is not ClassicGroupState.STABLE:
             return self._rebalance.complete_if_all_joined()
-        if group.select_protocol() != group.protocol_name:
+        if selected_protocol(group.members.values()) != group.protocol_name:
             return self._rebalance.rebalance_or_complete(f"instance {instance_id} returned with other protocols")
         # Nothing changes for the other members. Write the new id to the log and give it the old assignment.
         member.awaiting_join = None

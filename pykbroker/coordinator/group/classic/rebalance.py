@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable
 
 from pykbroker.coordinator.group.classic.classic_answers import joined
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from pykbroker.coordinator.group.classic.classic_member import Member
 from pykbroker.coordinator.group.classic.classic_records import group_record
 from pykbroker.coordinator.group.classic.joining import UNKNOWN_MEMBER, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pykbroker.coordinator.group.consumer.consumer_group import (
-    NO_TARGET,
-    ConsumerGroup,
-    ConsumerMember,
-    TargetAssignment,
-)
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import NO_TARGET, ConsumerMember, TargetAssignment
 from pykbroker.coordinator.group.contract import Group
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker_wire.errors import ErrorCode
@@ -36,7 +32,7 @@ def describe_consumer(
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=group.preferred_assignor(default_assignor),
+        assignor_name=group.subscriptions.preferred_assignor(default_assignor),
         members=[
             _describe_member(member, group.target.get(member.member_id, NO_TARGET), topics)
             for member in group.members.values()

@@ -28,12 +28,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykbroker.coordinator.group.consumer.assign import ASSIGNORS
-from pykbroker.coordinator.group.consumer.consumer_group import (
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup, DeadlineAndEpoch
+from pykbroker.coordinator.group.consumer.consumer_member import (
     LEAVE_STATIC_EPOCH,
     NO_TARGET,
     NOTHING,
     AssignedPartitions,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     TargetAssignment,
@@ -267,7 +267,7 @@ class ConsumerStep:
         """Return the group epoch, which rises if the subscription (`bump`) or the topics changed."""
         group = self.group
         epoch = group.epoch
-        metadata_hash = self.topics.metadata_hash(group.subscribers_after(member, updated))
+        metadata_hash = self.topics.metadata_hash(group.subscriptions.after(member, updated))
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             self._write_epoch(epoch, metadata_hash)
@@ -277,8 +277,7 @@ class ConsumerStep:
         return epoch
 
     def _topics_are_fresh(self, epoch: int) -> None:
-        self.group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
-        self.group.refresh_epoch = epoch
+        self.group.topics_refresh = DeadlineAndEpoch(self.now_ms + _TOPICS_REFRESH_MS, epoch)
 
     def _write_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
@@ -291,7 +290,7 @@ class ConsumerStep:
         group = self.group
         if group.target_epoch >= epoch or not self._may_compute_target():
             return group.target_epoch, group.target_of(updated.member_id, updated.instance_id)
-        name = group.preferred_assignor(self.settings.consumer_assignors[0], member, updated)
+        name = group.subscriptions.preferred_assignor(self.settings.consumer_assignors[0], member, updated)
         records, target = compute_target(group, epoch, updated, ASSIGNORS[name], self.topics, self.now_ms)
         self.result.tell(logger, "Group %s: target assignment of epoch %d by assignor %s", group.group_id, epoch, name)
         self.result.records += records
@@ -368,9 +367,9 @@ class ConsumerStep:
         for member in members:
             if member.regex:
                 counts[member.regex] = counts.get(member.regex, 0) + 1
-        gone = [regex for regex, count in counts.items() if group.regexes.get(regex) == count]
+        gone = [regex for regex, count in counts.items() if group.subscriptions.regexes.get(regex) == count]
         result.records += (regex_tombstone(group_id, regex) for regex in gone)
-        self._write_epoch(group.epoch + 1, self.topics.metadata_hash(group.subscribers_without(members, gone)))
+        self._write_epoch(group.epoch + 1, self.topics.metadata_hash(group.subscriptions.without(members, gone)))
         for member in members:
             self.forget(member.member_id)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from pykbroker.coordinator.group.consumer.consumer_group import (
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import (
     AssignedPartitions,
     ClassicMetadata,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     ResolvedRegex,
@@ -177,7 +177,7 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
         *(target_tombstone(group_id, member_id) for member_id in members),
         target_epoch_tombstone(group_id),
         *(member_tombstone(group_id, member_id) for member_id in members),
-        *(regex_tombstone(group_id, regex) for regex in group.resolved),
+        *(regex_tombstone(group_id, regex) for regex in group.subscriptions.resolved),
         partition_metadata_tombstone(group_id),
         epoch_tombstone(group_id),
     ]

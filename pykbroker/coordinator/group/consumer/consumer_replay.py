@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import ConsumerMember
 from pykbroker.coordinator.group.consumer.consumer_records import (
     read_regex,
     read_target,
@@ -94,7 +95,7 @@ def replay_consumer(group: ConsumerGroup | None, record: CoordinatorRecord) -> C
             return None
     elif isinstance(key, ConsumerGroupRegularExpressionKey):
         resolved = read_regex(value) if isinstance(value, ConsumerGroupRegularExpressionValue) else None
-        group.set_resolved(key.regular_expression, resolved)
+        group.subscriptions.set_resolved(key.regular_expression, resolved)
     else:
         group.has_partition_metadata = value is not None
     return group

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pykbroker.coordinator.group.consumer.consumer_group import (
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import (
     NO_EPOCH,
     NOTHING,
     AssignedPartitions,
-    ConsumerGroup,
     ConsumerMember,
     MemberState,
     ResolvedRegex,
@@ -87,7 +87,7 @@ def _owns_any(owned: Owned, revoking: AssignedPartitions) -> bool:
 
 
 def _subscribed_ids(group: ConsumerGroup, member: ConsumerMember, topics: GroupTopics) -> frozenset[bytes]:
-    return frozenset(topics.ids_of(subscribed_topics(member, group.resolved)))
+    return frozenset(topics.ids_of(subscribed_topics(member, group.subscriptions.resolved)))
 
 
 def _drop_unsubscribed(
@@ -129,7 +129,7 @@ def _advance(
             for partition in sorted(target):
                 if partition in stays:
                     continue
-                if group.owner_epoch(topic_id, partition) != NO_EPOCH and partition not in own_revoking:
+                if group.partition_epochs.of(topic_id, partition) != NO_EPOCH and partition not in own_revoking:
                     unreleased = True
                 else:
                     free.append(partition)

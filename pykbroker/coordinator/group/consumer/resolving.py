@@ -12,15 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
-from pykbroker.coordinator.group.consumer.consumer_group import (
-    ConsumerGroup,
-    ConsumerMember,
-    ResolvedRegex,
-    SubscriberCounts,
-    count_topics,
-)
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import ConsumerMember, ResolvedRegex
 from pykbroker.coordinator.group.consumer.consumer_records import regex_record, regex_tombstone
 from pykbroker.coordinator.group.consumer.regex import compile_pattern, resolve_in_slices
+from pykbroker.coordinator.group.consumer.subscriptions import SubscriberCounts, count_topics
 from pykbroker.coordinator.group.consumer.timer_keys import regex_timer
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
@@ -72,22 +68,22 @@ class RegexResolving:
         due = False
         if old != new:
             change = RegexChange(changed=True)
-            if old and group.regexes.get(old) == 1:
+            if old and group.subscriptions.regexes.get(old) == 1:
                 self._result.records.append(regex_tombstone(group.group_id, old))
             if new:
-                if new not in group.regexes:
+                if new not in group.subscriptions.regexes:
                     compile_pattern(new)
                     due = True
-                elif new in group.resolved:
+                elif new in group.subscriptions.resolved:
                     change = RegexChange(changed=True, resolved=True)
             elif old:
                 change = RegexChange(changed=True, resolved=True)
-        if (not due and not group.regexes) or group.resolving:
+        if (not due and not group.subscriptions.regexes) or group.resolving:
             return change
-        last = next(iter(group.resolved.values()), None)
+        last = next(iter(group.subscriptions.resolved.values()), None)
         if last is not None and self._now_ms <= last.timestamp_ms + _MIN_INTERVAL_MS:
             return change
-        wanted = dict(group.regexes)
+        wanted = dict(group.subscriptions.regexes)
         if old:
             wanted[old] = wanted.get(old, 0) - 1
         if new:
@@ -95,7 +91,7 @@ class RegexResolving:
         regexes = [regex for regex, count in wanted.items() if count > 0]
         due = (
             due
-            or len(regexes) != len(group.resolved)
+            or len(regexes) != len(group.subscriptions.resolved)
             or last is None
             or last.metadata_offset < self._topics.new_topics_offset
             or self._now_ms > last.timestamp_ms + self._settings.consumer_regex_refresh_interval_ms
@@ -124,13 +120,13 @@ class RegexResolving:
 
     def _resolved(self, found: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> FoundTopics:
         group = self._group
-        subscribers = dict(group.subscribers)
+        subscribers = dict(group.subscriptions.subscribers)
         bump = False
         for regex, names in found.items():
-            if regex not in group.regexes:
+            if regex not in group.subscriptions.regexes:
                 continue
             topics = frozenset(name for name in names if may_describe(name))
-            before = group.resolved.get(regex)
+            before = group.subscriptions.resolved.get(regex)
             known = frozenset() if before is None else before.topics
             if topics != known:
                 bump = True

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykbroker.coordinator.group.consumer.assign import Assignor, Subscriber
-from pykbroker.coordinator.group.consumer.consumer_group import (
-    NO_TARGET,
-    ConsumerGroup,
-    ConsumerMember,
-    TargetAssignment,
-)
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_member import NO_TARGET, ConsumerMember, TargetAssignment
 from pykbroker.coordinator.group.consumer.consumer_records import target_epoch_record, target_record
 from pykbroker.coordinator.group.consumer.reconcile import subscribed_topics
 from pykbroker.coordinator.group.java import hash_map_order, java_hash
@@ -51,7 +47,7 @@ def _subscribers(
     def add(member: ConsumerMember, target: TargetAssignment) -> None:
         ways.add((member.topics, member.regex or ""))
         subscribers[member.member_id] = Subscriber(
-            member.instance_id, member.rack_id, ids_of(subscribed_topics(member, group.resolved)), target
+            member.instance_id, member.rack_id, ids_of(subscribed_topics(member, group.subscriptions.resolved)), target
         )
 
     previous_id = None if updated.instance_id is None else group.static_members.get(updated.instance_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.consumer.consumer_group import ConsumerState, MemberState
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerState
+from pykbroker.coordinator.group.consumer.consumer_member import MemberState
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker_wire.errors import ErrorCode
 from tests.coordinator.group.consumers import (
@@ -223,7 +224,7 @@ def test_a_static_member_that_stays_away_is_out(bench: ConsumerBench) -> None:
     bench.beat("m1", -2, instance="i")
     bench.advance(45_000)
     assert bench.group().members == {}
-    assert bench.group().partition_epochs == {}
+    assert bench.group().partition_epochs.by_topic == {}
 
 
 # -- topics -------------------------------------------------------------------------------------------------------
@@ -284,9 +285,9 @@ def test_the_assignor_is_the_one_that_most_ask_for() -> None:
     bench = ConsumerBench(settings(consumer_assignors=("range", "uniform")))
     bench.create("t", "u", partitions=3)
     bench.enter("m1", "t", "u")
-    assert bench.group().preferred_assignor("range") == "range"
+    assert bench.group().subscriptions.preferred_assignor("range") == "range"
     bench.enter("m2", "t", "u", assignor="uniform")
-    assert bench.group().preferred_assignor("range") == "uniform"
+    assert bench.group().subscriptions.preferred_assignor("range") == "uniform"
 
 
 def test_of_two_assignors_the_asking_members_own_is_preferred(bench: ConsumerBench) -> None:
@@ -294,9 +295,9 @@ def test_of_two_assignors_the_asking_members_own_is_preferred(bench: ConsumerBen
     bench.enter("m2", "t", assignor="uniform")
     group = bench.group()
     m1, m2 = group.members["m1"], group.members["m2"]
-    assert group.preferred_assignor("uniform", m1, m1) == "range"
-    assert group.preferred_assignor("uniform", m2, m2) == "uniform"
-    assert group.preferred_assignor("uniform") == "uniform"
+    assert group.subscriptions.preferred_assignor("uniform", m1, m1) == "range"
+    assert group.subscriptions.preferred_assignor("uniform", m2, m2) == "uniform"
+    assert group.subscriptions.preferred_assignor("uniform") == "uniform"
 
 
 def test_targets_are_not_computed_too_often() -> None:

@@ -22,7 +22,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykbroker.coordinator.group.consumer.consumer_group import LEAVE_STATIC_EPOCH, ConsumerGroup, ConsumerState
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerState
+from pykbroker.coordinator.group.consumer.consumer_member import LEAVE_STATIC_EPOCH
 from pykbroker.coordinator.group.settings import Migration
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -41,7 +42,7 @@ FATAL = {
     ErrorCode.UNRELEASED_INSTANCE_ID,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
 }
-SOFT = {"resolving", "refresh_deadline_ms", "refresh_epoch", "rejoin_timers", "_state"}
+SOFT = {"resolving", "topics_refresh", "rejoin_timers", "_state"}
 
 
 class Client:
@@ -275,7 +276,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         # Clients that vanished are removed by now, and those whose instances were taken have started over.
         self.partitions_have_one_reader()
         group = consumer_groups(self.bench.shard).get("g")
-        if group is None or len(group.members) == group.classic_count:
+        if group is None or len(group.members) == group.subscriptions.classic_count:
             # Heartbeats of the classic protocol compute no target. A group that may not be downgraded waits for another
             # member to join, as in Apache Kafka.
             return
@@ -285,7 +286,10 @@ class ConsumerGroups(RuleBasedStateMachine):
         read = set().union(*(client.reads for client in self.clients))
         image = self.bench.topics.image.topics.by_name
         assert read == {
-            (name, partition) for name in group.subscribers if name in image for partition in image[name].partitions
+            (name, partition)
+            for name in group.subscriptions.subscribers
+            if name in image
+            for partition in image[name].partitions
         }
 
     # -- what must hold -----------------------------------------------------------------------------------------------
@@ -310,9 +314,9 @@ class ConsumerGroups(RuleBasedStateMachine):
                     for partition in partitions:
                         assert (topic_id, partition) not in owned
                         owned[topic_id, partition] = member.member_id
-                        assert group.owner_epoch(topic_id, partition) == member.epoch
+                        assert group.partition_epochs.of(topic_id, partition) == member.epoch
             assert member.epoch == LEAVE_STATIC_EPOCH or 0 <= member.epoch <= group.target_epoch <= group.epoch
-        assert sum(map(len, group.partition_epochs.values())) == len(owned)
+        assert sum(map(len, group.partition_epochs.by_topic.values())) == len(owned)
         targets = [
             (topic_id, partition)
             for target in group.target.values()
@@ -351,7 +355,12 @@ class ConsumerGroups(RuleBasedStateMachine):
 
 
 def _state(group: ConsumerGroup) -> dict[str, Any]:
-    return {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in SOFT} | {"state": group.state}
+    """Return what must be the same after a restart, with each part of the group as the values of its slots."""
+    found = {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in SOFT}
+    for name in ("partition_epochs", "subscriptions"):
+        part = found.pop(name)
+        found[name] = {slot: getattr(part, slot) for slot in type(part).__slots__}
+    return found | {"state": group.state}
 
 
 TestConsumerGroups = ConsumerGroups.TestCase

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.consumer.consumer_group import AssignedPartitions
+from pykbroker.coordinator.group.consumer.consumer_member import AssignedPartitions
 from pykbroker.coordinator.group.settings import GroupSettings, Migration
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse

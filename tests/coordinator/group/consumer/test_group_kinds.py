@@ -73,7 +73,7 @@ def test_upgrade_and_downgrade_with_members(bench: ConsumerBench) -> None:
     first, second = classic_pair(bench)
     bench.enter("new")
     group = bench.group()
-    assert (group.epoch, group.classic_count, classic_groups(bench.shard)) == (2, 2, {})
+    assert (group.epoch, group.subscriptions.classic_count, classic_groups(bench.shard)) == (2, 2, {})
     owned: dict[str, Partitions] = {first: {("t", 0), ("t", 1)}, second: set()}
     generation = dict.fromkeys(owned, 1)
     for _ in range(3):
@@ -178,7 +178,7 @@ def test_a_group_that_cannot_become_classic_still_loses_its_member(bench: Consum
     else:
         bench.advance(60_000)
     assert set(bench.group().members) == {member.member_id for member in members}
-    assert bench.group().partition_epochs == {}
+    assert bench.group().partition_epochs.by_topic == {}
     assert bench.restart().group().members == bench.group().members
 
 

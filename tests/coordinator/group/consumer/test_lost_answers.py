@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.coordinator.group.consumer.consumer_group import MemberState
+from pykbroker.coordinator.group.consumer.consumer_member import MemberState
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from tests.coordinator.group.consumers import ConsumerBench, Partitions, embedded, given, settings
