@@ -103,6 +103,6 @@ class ConsumerReader:
         """Do nothing: a consumer's fetch does not move the high watermark."""
 
     def count(self, size: int) -> None:
-        self._ctx.services.replicas.bytes_out.value += size
+        self._ctx.services.replicas.topic_metrics.bytes_out.value += size
         for traffic, read in self._traffic or ():
             traffic.read(read, by_follower=False)

@@ -137,6 +137,6 @@ class FollowerReader:
         replicas = self._ctx.services.replicas
         if self._throttled_bytes:
             replicas.quotas.leader.record(self._throttled_bytes)
-        replicas.replication_bytes_out.value += size
+        replicas.topic_metrics.replication_bytes_out.value += size
         for traffic, read in self._traffic:
             traffic.read(read, by_follower=True)

@@ -256,7 +256,7 @@ class BrokerHalf:
             side.runtime,
             side.config,
             replicas.logs,
-            lambda: replicas.bytes_in.value + replicas.replication_bytes_in.value,
+            lambda: replicas.topic_metrics.bytes_in.value + replicas.topic_metrics.replication_bytes_in.value,
         )
         parts.add("upkeep", upkeep.stop)
         upkeep.start()

@@ -320,8 +320,9 @@ class Partition:
                 self.owe_flush(log, info.first_offset)
             shared = self._shared
             size = info.byte_count
-            shared.messages_in.value += info.record_count
-            shared.bytes_in.value += size
+            metrics = shared.topic_metrics
+            metrics.messages_in.value += info.record_count
+            metrics.bytes_in.value += size
             if self.traffic is not None:
                 self.traffic.appended(size, info.record_count)
             if self.fetch_waiters and not leader.is_alone:

@@ -16,7 +16,7 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from pykbroker.metrics.registry import Counter
+    from pykbroker.replica.broker_topic_metrics import BrokerTopicMetrics
     from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.storage.flush_rounds import Then
     from pykbroker.storage.space import DiskSpace
@@ -46,8 +46,7 @@ class PartitionServices(Generic[P]):
     #: the rules for followers, and the changes of the ISR
     judgement: Judgement
     isr_updates: IsrUpdates
-    messages_in: Counter
-    bytes_in: Counter
+    topic_metrics: BrokerTopicMetrics
     follower: FollowerServices
     #: called when this node follows the partition in a new leader epoch
     following: Callable[[P], None]

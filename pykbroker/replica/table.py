@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker.replica.broker_topic_metrics import BrokerTopicMetrics
 from pykbroker.replica.containment import contained
 from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
@@ -100,12 +101,7 @@ class ReplicaTable:
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
         self._following: OnFollower | None = None
-        name = "kafka.server:type=BrokerTopicMetrics,name="
-        self.messages_in = metrics.counter(name + "MessagesInPerSec")
-        self.bytes_in = metrics.counter(name + "BytesInPerSec")
-        self.bytes_out = metrics.counter(name + "BytesOutPerSec")
-        self.replication_bytes_in = metrics.counter(name + "ReplicationBytesInPerSec")
-        self.replication_bytes_out = metrics.counter(name + "ReplicationBytesOutPerSec")
+        self.topic_metrics = BrokerTopicMetrics(metrics)
         max_lag_ms = config.int("replica.lag.time.max.ms")
         #: the owner of the table has to start it
         self.isr_expiration = IsrExpiration(runtime.loop, lambda: self, max_lag_ms)
@@ -120,15 +116,14 @@ class ReplicaTable:
             space,
             Judgement(node_id, max_lag_ms, lambda broker_id: self._image.brokers.get(broker_id)),
             IsrUpdates(alter_partition, metrics),
-            self.messages_in,
-            self.bytes_in,
+            self.topic_metrics,
             FollowerServices(
                 self.logs.truncations.begin,
                 self.logs.truncations.begin_start_over,
                 self.logs.directory_failed,
                 space,
                 self.logs.follower_gaps.note,
-                self.replication_bytes_in,
+                self.topic_metrics.replication_bytes_in,
             ),
             self._follows,
             _new_traffic(config),

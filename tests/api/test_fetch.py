@@ -96,10 +96,11 @@ def test_more_than_may_be_sent_is_not_waited_for(half: Half) -> None:
 def test_bytes_out_are_counted_for_consumers_and_for_followers_apart(half: Half) -> None:
     write(half.world.create("t", replicas=(1, 2)), 2)
     half.ask(fetch, by_follower((topic_id("t"), [asks()])))
-    assert (half.replicas.bytes_out.value, half.replicas.replication_bytes_out.value) == (0, 2 * SIZE)
+    metrics = half.replicas.topic_metrics
+    assert (metrics.bytes_out.value, metrics.replication_bytes_out.value) == (0, 2 * SIZE)
     half.ask(fetch, by_follower((topic_id("t"), [asks(offset=2)])))
     half.ask(fetch, request((topic_id("t"), [asks()])))
-    assert (half.replicas.bytes_out.value, half.replicas.replication_bytes_out.value) == (2 * SIZE, 2 * SIZE)
+    assert (metrics.bytes_out.value, metrics.replication_bytes_out.value) == (2 * SIZE, 2 * SIZE)
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -645,11 +646,11 @@ def test_a_read_committed_fetch_waits_for_the_end_of_a_transaction_and_for_nothi
     write_open(partition, 7)
     asked = request((topic_id("t"), [asks()]), max_wait_ms=1_000, isolation_level=1, min_bytes=3 * SIZE)
     answer = waits(half, asked)
-    reads = half.replicas.bytes_out.value
+    reads = half.replicas.topic_metrics.bytes_out.value
     write(partition, 10)
     half.loop.settle()
     assert not answer.done()
-    assert half.replicas.bytes_out.value == reads
+    assert half.replicas.topic_metrics.bytes_out.value == reads
     end(partition, 7, commit=True)
     half.loop.settle()
     assert len(only(came(answer)).records) > 11 * SIZE

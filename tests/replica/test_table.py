@@ -180,8 +180,8 @@ def test_records_are_counted_once(world: World) -> None:
     data = batch(b"x", b"y", producer_id=5, producer_epoch=0, base_sequence=0)
     for _ in range(2):
         partition.append(bytearray(data), required_acks=1, now_ms=NOW_MS)
-    assert world.replicas.messages_in.value == 2
-    assert world.replicas.bytes_in.value == len(data)
+    assert world.replicas.topic_metrics.messages_in.value == 2
+    assert world.replicas.topic_metrics.bytes_in.value == len(data)
 
 
 def test_upkeep_goes_on_after_a_task_that_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,10 @@ class World:
         """Return an upkeep, with a configuration of its own if there are values."""
         chosen = self.config_with({key.replace("_", "."): value for key, value in config.items()})
         return Upkeep(
-            self.runtime, chosen if config else self.config, self.replicas.logs, lambda: self.replicas.bytes_in.value
+            self.runtime,
+            chosen if config else self.config,
+            self.replicas.logs,
+            lambda: self.replicas.topic_metrics.bytes_in.value,
         )
 
     @staticmethod

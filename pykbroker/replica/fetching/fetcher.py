@@ -1,8 +1,9 @@
-"""One fetcher: builds the next request to the leader, and decides the effect of an answer on each partition; pure.
+"""One fetcher: chooses the next request to the leader, and decides the effect of an answer on each partition; pure.
 
 Responsible for fetches, for the requests for a leader's first and last offset, and for truncation by diverging epochs
 (as in KIP-595, which Apache Kafka's followers use since 2.7). It also handles errors and delays. It leaves out
-throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for sending, for
+throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for the fields of
+a request (follower_requests.py), for sending, for
 carrying out the effects on a log (runner.py, which reports how they ended), nor for the choice of partitions
 (manager.py).
 
@@ -36,32 +37,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pykbroker.replica.fetching.delays import Delays
 from pykbroker.replica.fetching.divergence import truncation_offset
+from pykbroker.replica.fetching.follower_requests import (
+    FetcherRequest,
+    FetchSettings,
+    fetch_request,
+    list_offsets_request,
+)
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
 from pykbroker.replica.fetching.session import FollowerSession, PartitionKey
 from pykbroker.replica.quota import ReplicationQuota
 from pykbroker_wire.errors import ErrorCode, KafkaError, error_name
-from pykbroker_wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
-from pykbroker_wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from pykbroker_wire.messages.fetch import FetchResponse, PartitionData
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
 
 logger = logging.getLogger(__name__)
 
-_LATEST = -1
-_EARLIEST = -2
 _NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -70,19 +62,7 @@ _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _EXPECTED_UNKNOWN = 4
 
-FetcherRequest = FetchRequest | ListOffsetsRequest
 FetcherResponse = FetchResponse | ListOffsetsResponse
-
-
-@dataclass(slots=True, frozen=True)
-class FetchSettings:
-    """The values of replica.fetch.*"""
-
-    max_wait_ms: int
-    min_bytes: int
-    partition_max_bytes: int
-    response_max_bytes: int
-    backoff_seconds: float
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,11 +110,10 @@ class Fetcher:
     __slots__ = (
         "_asked",
         "_asking",
-        "_delayed",
+        "_delays",
         "_fetches",
         "_held",
         "_held_until",
-        "_next_end",
         "_node_id",
         "_quota",
         "_session",
@@ -149,13 +128,11 @@ class Fetcher:
         self._quota = quota
         self._session = FollowerSession()
         self._fetches: dict[PartitionKey, PartitionFetch] = {}
-        # The end of each delay. `_next_end` is not later than the first of these ends.
-        self._delayed: dict[PartitionFetch, float] = {}
+        self._delays = Delays()
         # Throttled partitions that are left out because the quota is exceeded. They are checked again before each
         # request, and at `_held_until`.
         self._held: dict[PartitionFetch, None] = {}
         self._held_until = 0.0
-        self._next_end = math.inf
         # Partitions in the phases ASKING_END and ASKING_START.
         self._asking: dict[PartitionFetch, None] = {}
         # The partitions of a ListOffsets under way, by topic name and index. None if it is a Fetch.
@@ -200,7 +177,7 @@ class Fetcher:
         if fetch not in self:
             return
         del self._fetches[fetch.key]
-        self._delayed.pop(fetch, None)
+        self._delays.forget(fetch)
         self._held.pop(fetch, None)
         self._asking.pop(fetch, None)
         self._session.drop(fetch.key)
@@ -209,25 +186,24 @@ class Fetcher:
     def end_delays(self) -> None:
         """End all delays, because something has changed."""
         self._was_refused = False
-        for fetch in list(self._delayed):
-            self._end_delay(fetch)
+        for fetch in self._delays.end_all():
+            self._place(fetch)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def next_request(self, now: float, broker_epoch: int) -> FetcherRequest | None:
         """Return the next request, or None if there is nothing to ask before `wakes_at`."""
         assert not self.is_waiting
-        if self._next_end <= now:
-            for fetch in [fetch for fetch, until in self._delayed.items() if until <= now]:
-                self._end_delay(fetch)
-            self._next_end = min(self._delayed.values(), default=math.inf)
+        for fetch in self._delays.end_due(now):
+            self._place(fetch)
         if self._held or self._quota.is_used:
             self._hold(now)
-        request: FetcherRequest | None
+        request: FetcherRequest | None = None
         if self._asking:
-            request = self._ask_offsets()
-        else:
-            request = self._ask_records(broker_epoch)
+            self._asked = {(fetch.topic, fetch.index): fetch for fetch in self._asking}
+            request = list_offsets_request(self._node_id, self._asking)
+        elif (content := self._session.build()) is not None:
+            request = fetch_request(self._node_id, broker_epoch, content, self._settings)
         self.is_waiting = request is not None
         return request
 
@@ -235,7 +211,7 @@ class Fetcher:
     def wakes_at(self) -> float | None:
         """The time at which the next delay ends, or at which throttled partitions are checked again. None if there is
         neither."""
-        until = self._next_end if self._delayed else None
+        until = self._delays.next_end
         if self._held and (until is None or self._held_until < until):
             return self._held_until
         return until
@@ -256,56 +232,6 @@ class Fetcher:
                 del self._held[fetch]
             self._place(fetch)
         self._held_until = now + self._settings.backoff_seconds
-
-    def _ask_offsets(self) -> ListOffsetsRequest:
-        self._asked = {(fetch.topic, fetch.index): fetch for fetch in self._asking}
-        topics: dict[str, ListOffsetsTopic] = {}
-        for fetch in self._asking:
-            topic = topics.get(fetch.topic)
-            if topic is None:
-                topic = topics[fetch.topic] = ListOffsetsTopic(name=fetch.topic)
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=fetch.index,
-                    current_leader_epoch=fetch.leader_epoch,
-                    timestamp=_LATEST if fetch.phase is Phase.ASKING_END else _EARLIEST,
-                )
-            )
-        return ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
-
-    def _ask_records(self, broker_epoch: int) -> FetchRequest | None:
-        built = self._session.build()
-        if built is None:
-            return None
-        settings = self._settings
-        topics: dict[bytes, FetchTopic] = {}
-        for (topic_id, index), position in built.partitions:
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.fetch_offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=settings.partition_max_bytes,
-                )
-            )
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in built.forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            session_id=built.session_id,
-            session_epoch=built.session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
-        )
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -536,16 +462,8 @@ class Fetcher:
             self._session.drop(fetch.key)
 
     def _delay(self, fetch: PartitionFetch, now: float, seconds: float = math.inf) -> None:
-        if not fetch.is_delayed:
-            fetch.is_delayed = True
-            until = self._delayed[fetch] = now + min(seconds, self._settings.backoff_seconds)
-            self._next_end = min(self._next_end, until)
+        if self._delays.begin(fetch, now + min(seconds, self._settings.backoff_seconds)):
             self._place(fetch)
-
-    def _end_delay(self, fetch: PartitionFetch) -> None:
-        del self._delayed[fetch]
-        fetch.is_delayed = False
-        self._place(fetch)
 
     def _delay_all(self, now: float) -> None:
         for fetch in list(self._asking):

@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.fetching.fetcher import Fail, FetchSettings
+from pykbroker.replica.fetching.fetcher import Fail
+from pykbroker.replica.fetching.follower_requests import FetchSettings
+from pykbroker.replica.fetching.leader_end_point import FetcherWorld
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
-from pykbroker.replica.fetching.runner import FetcherRunner, FetcherWorld
+from pykbroker.replica.fetching.runner import FetcherRunner
 from pykbroker_wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -237,13 +239,13 @@ class FetcherManager:
         return (fetch for runner in self._runners.values() for fetch in runner if fetch.lag >= 0)
 
     def _least_rate(self) -> float:
-        return min((runner.requests.one_minute() for runner in self._runners.values()), default=0.0)
+        return min((runner.end_point.requests.one_minute() for runner in self._runners.values()), default=0.0)
 
     def _gauges(self) -> Iterator[tuple[str, float]]:
         for runner in self._runners.values():
-            host, port = runner.address
+            host, port = runner.end_point.address
             name = "kafka.server:type=FetcherStats,name={},clientId={},brokerHost={},brokerPort={}"
-            yield name.format("RequestsPerSec", runner.name, host, port), runner.requests.count
+            yield name.format("RequestsPerSec", runner.name, host, port), runner.end_point.requests.count
             yield name.format("BytesPerSec", runner.name, host, port), runner.bytes.count
         lag = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId={},topic={},partition={}"
         for runner in self._runners.values():

@@ -2,7 +2,8 @@
 
 Sends one request after the other to one leader, carries out the effects in the order of the answer, and limits the work
 in one turn of the loop. It reports to the fetcher how each effect ended. Not responsible for the content of requests
-and the meaning of answers (fetcher.py), nor for the choice of partitions (manager.py).
+and the meaning of answers (fetcher.py), for the connection (leader_end_point.py), nor for the choice of partitions
+(manager.py).
 
 Invariants:
 * A request is sent only when all effects of the last answer are done, as in Apache Kafka, whose fetcher is one thread.
@@ -16,60 +17,25 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerWatch
 from pykbroker.replica.fetching.append_steps import AppendSteps, FollowerLog
-from pykbroker.replica.fetching.fetcher import (
-    AppendRecords,
-    Effect,
-    Fail,
-    Fetcher,
-    FetchSettings,
-    StartOver,
-    TruncateTo,
-)
+from pykbroker.replica.fetching.fetcher import AppendRecords, Effect, Fail, Fetcher, StartOver, TruncateTo
+from pykbroker.replica.fetching.leader_end_point import FetcherWorld, LeaderEndPoint
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
 from pykbroker.replica.fetching.pieces import MOST_COST
 from pykbroker.replica.fetching.rate import Rate
-from pykbroker.replica.quota import ReplicationQuota
-from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.replica.follower import PartitionFollower
-    from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-#: Fetch has topic ids from version 13 on, and ListOffsets has the leader epoch from version 4 on.
-_LEAST_VERSION = {ApiKey.FETCH: 13, ApiKey.LIST_OFFSETS: 4}
 #: After these errors a partition is fetched again, as in Apache Kafka. Any other error of a log ends the fetches of its
 #: partition in this leader epoch.
 _MAY_PASS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-@dataclass(slots=True, frozen=True)
-class FetcherWorld:
-    """The values that the fetchers of a node share."""
-
-    runtime: Runtime
-    node_id: int
-    settings: FetchSettings
-    #: replica.socket.timeout.ms
-    timeout_ms: int
-    #: replica.socket.receive.buffer.bytes
-    receive_buffer_bytes: int
-    setup: ConnectionSetup
-    #: returns the host and port at which a broker is reached, or None if the metadata has none
-    address: Callable[[int], tuple[str, int] | None]
-    broker_epoch: Callable[[], int]
-    #: called with the partition that is not fetched again in this leader epoch, and the reason
-    failed: Callable[[Fail], None]
-    quota: ReplicationQuota
-    watch: PeerWatch | None = None
 
 
 class FetcherRunner:
@@ -80,12 +46,10 @@ class FetcherRunner:
         self.leader = leader
         self.number = number
         self.name = f"ReplicaFetcherThread-{number}-{leader}"
-        self.requests = Rate(world.runtime.loop.time)
+        self.end_point = LeaderEndPoint(world, leader, number)
         self.bytes = Rate(world.runtime.loop.time)
         self._fetcher = Fetcher(world.node_id, world.settings, world.quota)
         self._followers: dict[PartitionFetch, FollowerLog] = {}
-        self._connection: BrokerConnection | None = None
-        self._sent: asyncio.Future[Any] | None = None
         # The effects to carry out, and the partitions whose effect has begun and has not ended.
         self._effects: deque[Effect | AppendSteps] = deque()
         self._at_work: set[PartitionFetch] = set()
@@ -107,12 +71,6 @@ class FetcherRunner:
     def __iter__(self) -> Iterator[PartitionFetch]:
         return iter(self._fetcher)
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """The leader's address, for the metrics of this fetcher."""
-        connection = self._connection
-        return ("", -1) if connection is None else (connection.host, connection.port)
-
     # -- partitions ---------------------------------------------------------------------------------------------------
 
     def add(self, fetch: PartitionFetch, follower: FollowerLog) -> None:
@@ -120,8 +78,7 @@ class FetcherRunner:
         changed. Raises KafkaError if the log cannot be used."""
         effect = self._fetcher.add(fetch)
         self._followers[fetch] = follower
-        if self._connection is not None:
-            self._connection.end_pause()
+        self.end_point.end_pause()
         if effect is not None:
             self._effects.append(effect)
         self._go_on()
@@ -144,8 +101,7 @@ class FetcherRunner:
             if handle is not None:
                 handle.cancel()
         self._effects.clear()
-        if self._connection is not None:
-            self._connection.close()
+        self.end_point.close()
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
@@ -163,7 +119,7 @@ class FetcherRunner:
             cost = 0
             while self._effects and cost < MOST_COST:
                 cost += self._try_to_do(self._effects.popleft())
-            if not self._effects and not self._at_work and self._sent is None:
+            if not self._effects and not self._at_work and not self._fetcher.is_waiting:
                 self._ask()
         except Exception as error:  # noqa: BLE001  # like a thread of Apache Kafka that dies
             self._die(error)
@@ -186,15 +142,12 @@ class FetcherRunner:
         if request is None:
             self._sleep()
             return
-        self.requests.mark()
-        connection = self._connect()
-        if connection is None:
+        sent = self.end_point.send(request)
+        if sent is None:
             self._unanswered("the metadata has no address of it")
             self._sleep()
-            return
-        least = _LEAST_VERSION[ApiKey(request.API_KEY)]
-        self._sent = connection.send(request, world.timeout_ms, least_version=least)
-        self._sent.add_done_callback(self._answered)
+        else:
+            sent.add_done_callback(self._answered)
 
     def _sleep(self) -> None:
         """Set a timer for the end of the next delay, or for the next check of throttled partitions, if there is one."""
@@ -202,28 +155,7 @@ class FetcherRunner:
         if wakes_at is not None:
             self._timer = self._world.runtime.loop.call_at(wakes_at, self._go_on)
 
-    def _connect(self) -> BrokerConnection | None:
-        """Return the connection to the leader's present address, or None if the metadata has no address."""
-        world = self._world
-        address = world.address(self.leader)
-        connection = self._connection
-        if connection is not None and (connection.host, connection.port) != address:
-            connection.close()
-            self._connection = connection = None
-        if connection is None and address is not None:
-            name = f"broker-{world.node_id}-fetcher-{self.number}"
-            connection = self._connection = BrokerConnection(
-                world.runtime,
-                *address,
-                name,
-                world.setup,
-                receive_buffer_bytes=world.receive_buffer_bytes,
-                watch=world.watch,
-            )
-        return connection
-
     def _answered(self, sent: asyncio.Future[Any]) -> None:
-        self._sent = None
         if sent.cancelled():
             error: BaseException | None = asyncio.CancelledError()
         else:

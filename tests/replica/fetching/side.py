@@ -7,12 +7,11 @@ from pykbroker.replica.fetching.fetcher import (
     Effect,
     Fail,
     Fetcher,
-    FetcherRequest,
     FetcherResponse,
-    FetchSettings,
     StartOver,
     TruncateTo,
 )
+from pykbroker.replica.fetching.follower_requests import FetcherRequest, FetchSettings
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
 from pykbroker.replica.quota import ReplicationQuota, WindowedRate
 from tests.replica.fetching.leader import Leader, ModelLog

@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import integers
 
-from pykbroker.replica.fetching.fetcher import FetcherRequest, FetcherResponse
+from pykbroker.replica.fetching.fetcher import FetcherResponse
+from pykbroker.replica.fetching.follower_requests import FetcherRequest
 from pykbroker_wire.messages.fetch import FetchResponse
 from tests.replica.fetching.leader import Leader, ModelLog
 from tests.replica.fetching.side import TOPIC_ID, Side
