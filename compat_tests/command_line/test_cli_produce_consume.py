@@ -113,14 +113,14 @@ def test_a_copy_through_json_is_exact(line: CommandLine, topic: str, name: str, 
 
 def test_what_we_produce_kcat_reads(line: CommandLine, topic: str, tmp_path: Path) -> None:
     at = ["-p", "1"]
-    ran(line, "produce", topic, *at, "-K", "|", "-H", "a=1", "-H", "b=", "--timestamp", f"@{NOW_MS}", "--acks", "1",
-        stdin=b"k1|one\n|two\n\nthree")  # fmt: skip
-    ran(line, "produce", topic, *at, "-k", "fixed", "-Z", "-D", "::", "--no-idempotence", stdin=b"a\nb::::c::")
-    ran(line, "produce", topic, *at, "--value-as", "hex", "--acks", "0", stdin=b"00ff\n")
+    ran(line, "produce", "-q", topic, *at, "-K", "|", "-H", "a=1", "-H", "b=", "--timestamp", f"@{NOW_MS}",
+        "--acks", "1", stdin=b"k1|one\n|two\n\nthree")  # fmt: skip
+    ran(line, "produce", "-q", topic, *at, "-k", "fixed", "-Z", "-D", "::", "--no-idempotence", stdin=b"a\nb::::c::")
+    ran(line, "produce", "-q", topic, *at, "--value-as", "hex", "--acks", "0", stdin=b"00ff\n")
     whole, empty = tmp_path / "whole", tmp_path / "empty"
     whole.write_bytes(b"x\ny\n")
     empty.write_bytes(b"")
-    ran(line, "produce", topic, str(whole), str(empty), "-k", "file", *at, "-z", "lz4")
+    ran(line, "produce", "-q", topic, str(whole), str(empty), "-k", "file", *at, "-z", "lz4")
     found = kcat(line, "-C", "-t", topic, *at, "-o", "beginning", "-e", "-q", "-f", "%k,%K,%s,%S,%h;")
     assert found == (
         b"k1,2,one,3,a=1,b=;,0,two,3,a=1,b=;,-1,,0,a=1,b=;,-1,three,5,a=1,b=;"
@@ -229,7 +229,7 @@ def test_each_record_that_fails_is_a_line(line: CommandLine, topic: str) -> None
     ]
     said = line("produce", topic, "-J", "-o", "json", stdin="\n".join(map(json.dumps, lines)))
     assert (said.status, json.loads(said.out)["records"], json.loads(said.out)["failed"]) == (1, 2, 3)
-    first, second, third = said.err.splitlines()
+    first, second, third = said.err.splitlines()  # and no line about what was sent, which JSON says
     assert first.startswith("pykbroker: record 1 (key 'k'): Unrecognized partition 7")
     assert second.startswith("pykbroker: record 3: The message is 2000")
     assert third.startswith("pykbroker: record 4: a header without a value")
@@ -240,13 +240,18 @@ def test_what_the_broker_refuses_is_a_line_for_each_record(line: CommandLine) ->
     small = Topics(line.bootstrap).create(config={"max.message.bytes": "500"})
     said = line("produce", small, stdin="\n".join(["a", "x" * 1000, "x" * 1001]))
     assert said.status == 1
-    assert all("(MESSAGE_TOO_LARGE)" in each for each in said.err.splitlines()), said.err
-    assert 1 <= len(said.err.splitlines()) <= 3
+    *failures, told = said.err.splitlines()
+    assert all("(MESSAGE_TOO_LARGE)" in each for each in failures), said.err
+    assert 1 <= len(failures) <= 3
+    assert told == f"Sent {3 - len(failures)} record{'s' * (len(failures) != 2)} ({told.partition('(')[2]}", said.err
+    assert told.endswith(f" bytes) to {small}, and {len(failures)} failed.")
 
 
 def test_input_that_is_no_record_is_a_line_and_what_stands_before_is_sent(line: CommandLine, topic: str) -> None:
-    said = line("produce", topic, "-J", stdin='{"payload":"a"}\n{"payload":7}\n{"payload":"b"}\n')
-    assert (said.status, said.failure) == (1, 'line 2: "payload" is neither a string nor null')
+    said = line("produce", topic, "-J", stdin='{"payload":"a"}\n{"payload":NaN}\n{"payload":"b"}\n')
+    told, failure = said.err.splitlines()
+    assert (said.status, told) == (1, f"Sent 1 record (1 bytes) to {topic}.")
+    assert failure.startswith('pykbroker: line 2: "payload": ')
     assert values(line, topic) == ["a"]
 
 
@@ -271,7 +276,7 @@ def test_input_that_is_no_record_is_a_line_and_what_stands_before_is_sent(line: 
         ("produce ‹t› /nowhere -l x", 2, "A FILE is one record"),
         ("produce ‹t› -H =x", 2, "is not NAME=VALUE"),
         ("produce ‹t› -J -K :", 2, "does not go with"),
-        ("produce ‹t› --timestamp soon", 2, "'soon' is not"),
+        ("produce ‹t› --timestamp soon", 2, "'soon' is no time"),
         ("produce ‹t› --acks 1 --idempotence", 2, "--idempotence needs --acks all"),
         ("produce ‹t› -D \\300", 2, "is no byte"),
         ("produce ‹t› -X acks=some", 1, "Invalid value some for configuration acks: String must be one of: all, -1"),
@@ -286,7 +291,7 @@ def test_what_is_refused(line: CommandLine, topic: str, words: str, status: int,
 
 def test_words_of_a_terminal_are_sent_as_they_come(line: CommandLine, topic: str) -> None:
     """A line is sent when it arrives, not when a block is full."""
-    with started(line, "produce", topic, "-p", "0") as process:
+    with started(line, "produce", "-q", topic, "-p", "0") as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
@@ -295,3 +300,30 @@ def test_words_of_a_terminal_are_sent_as_they_come(line: CommandLine, topic: str
         assert process.wait(120) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_what_was_sent_is_said_once_unless_it_shall_not_be(line: CommandLine, topic: str) -> None:
+    told = line("produce", topic, "-K", ":", stdin="k:one\nk:two\n")
+    assert (told.status, told.out, told.err) == (0, "", f"Sent 2 records (8 bytes) to {topic}.\n")
+    quiet = line("produce", topic, "-q", stdin="three\n")
+    assert (quiet.status, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_json_as_people_write_it_is_sent(line: CommandLine, topic: str) -> None:
+    records = ['{"key": 7, "value": {"id": 1, "ok": true}, "headers": {"source": "shell", "n": 2}, "partition": 0}',
+               '{"payload": "text", "timestamp": "2026-01-31T12:00", "partition": 1}']  # fmt: skip
+    assert line("produce", topic, "-J", stdin="\n".join(records)).status == 0
+    first, second = (json.loads(one) for one in line("consume", topic, "-J").out.splitlines())
+    if first["partition"]:
+        first, second = second, first
+    assert (first["key"], first["payload"]) == ("7", '{"id":1,"ok":true}')
+    assert first["headers"] == ["source", "shell", "n", "2"]
+    assert (second["payload"], second["ts"]) == ("text", 1_769_860_800_000)
+
+
+def test_a_read_begins_so_long_ago(line: CommandLine, topic: str) -> None:
+    now = int(time.time() * 1000)
+    fill(line, topic, [now - 7_200_000, now - 1_800_000, now])
+    assert values(line, topic, "--from", "-1h") == ["1", "2"]
+    assert values(line, topic, "--from", "3h", "--to", "-1h") == ["0"]
+    assert values(line, topic, "--from", "now") == []

@@ -153,7 +153,11 @@ def test_a_reset_is_shown_before_it_is_done(line: CommandLine, topic: str, empty
         (("--to-offset", "2"), (2, 2)),
         (("--shift-by", "-2"), (3, 3)),
         (("--to-datetime", "AT"), (3, 3)),
+        (("--to-datetime", "ATZ"), (3, 3)),
+        (("--to-datetime", "2001-01-31"), (0, 0)),
+        (("--to-datetime", "-3000d"), (0, 0)),
         (("--by-duration", "P3000D"), (0, 0)),
+        (("--by-duration", "3000d"), (0, 0)),
     ],
 )
 def test_where_a_reset_leads(
@@ -196,10 +200,12 @@ def test_what_is_refused_is_one_line(line: CommandLine, topic: str, empty: str) 
         f"There is no topic '{topic}x': did you mean '{topic}'?"
     )
     assert line(*words, "--topic", topic + ":7", "--to-latest").failure == f'The partitions "{topic}-7" do not exist'
-    assert line(*words, "--all-topics", "--to-datetime", "yesterday").failure == (
-        "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
-    )
-    assert line(*words, "--all-topics", "--by-duration", "1h").failure == "Text cannot be parsed to a Duration"
+    for option, said in (
+        ("--to-datetime", "'yesterday' is no time: "),
+        ("--by-duration", "'yesterday' is no duration: "),
+    ):
+        refused = line(*words, "--all-topics", option, "yesterday").failure
+        assert refused.startswith(f"Invalid value for '{option}': {said}")
     assert committed(line, empty) == {0: COUNT, 1: COUNT}
 
 

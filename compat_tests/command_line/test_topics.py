@@ -51,6 +51,32 @@ def test_a_topic_from_its_creation_to_its_end(line: CommandLine, name: str) -> N
     assert line.json("topics", "delete", name, "--if-exists") == [{"topic": name, "outcome": "unchanged"}]
 
 
+def test_configurations_with_units(line: CommandLine, name: str) -> None:
+    assert line("topics", "create", name, "-c", "retention.ms=7d", "-c", "segment.bytes=1GiB").status == 0
+    wait_for(line, name, 1)
+    (told,) = line.json("topics", "describe", name)
+    assert told["configs"] == {"retention.ms": "604800000", "segment.bytes": "1073741824"}
+    assert line("topics", "alter", name, "-c", "retention.ms=1h30m").status == 0
+    assert line.json("configs", "alter", "topic", name, "--set", "max.message.bytes=512KiB")["set"] == {
+        "max.message.bytes": "524288"
+    }
+    (told,) = line.json("topics", "describe", name)
+    assert (told["configs"]["retention.ms"], told["configs"]["max.message.bytes"]) == ("5400000", "524288")
+    # A unit of another kind is not taken for this key, and the broker refuses it.
+    assert "Not a number of type LONG" in line("topics", "alter", name, "-c", "retention.ms=1GiB").failure
+
+
+def test_short_names_and_other_numbers_of_a_noun(line: CommandLine, name: str) -> None:
+    assert line("topic", "create", name).status == 0
+    wait_for(line, name, 1)
+    assert name in [row["topic"] for row in line.json("topic", "ls")]
+    assert line.json("config", "describe", "topics", name) == line.json("configs", "describe", "topic", name)
+    assert line("topics", "rm", name).out == f"Deleted topic {name}.\n"
+    wait_for(line, name, 0)
+    for words in (("topic", "ls"), ("groups", "rm"), ("clusters", "id")):
+        assert line(*words, "-h").out.startswith(f"Usage: pykbroker {' '.join(words)} [OPTIONS]")
+
+
 def test_tables(line: CommandLine, name: str) -> None:
     assert line("topics", "create", name, "-p", "2").out == f"Created topic {name}.\n"
     wait_for(line, name, 2)

@@ -1,19 +1,17 @@
 """The bounds of a read: the words of --from and --to, and the offsets that they stand for. Pure.
 
-A word is `beginning`, `end`, `stored`, an offset, -N for N offsets before the end, or a time as ISO 8601 or
-@milliseconds.
+A word is `beginning`, `end`, `stored`, an offset, -N for N offsets before the end, or a time (time_words.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final
 
+from pykbroker.tools.cluster.time_words import TIMES, parsed_time_ms
+
 _MAX_OFFSET: Final = 2**63 - 1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SAID: Final = "not beginning, end, stored, an offset, -N before the end, a time (2026-01-31T12:00) or @milliseconds"
 
 
 class BoundKind(Enum):
@@ -40,7 +38,7 @@ STORED: Final = Bound(BoundKind.STORED)
 _WORDS: Final = {"beginning": BEGINNING, "end": END, "stored": STORED}
 
 
-def parsed_bound(text: str) -> Bound:
+def parsed_bound(text: str, now_ms: int) -> Bound:
     """Parse a word of --from or --to. Raises ValueError."""
     word = text.strip()
     if word in _WORDS:
@@ -49,30 +47,20 @@ def parsed_bound(text: str) -> Bound:
         return Bound(BoundKind.OFFSET, _offset(word))
     if word.startswith("-") and word[1:].isascii() and word[1:].isdigit():
         return Bound(BoundKind.BEFORE_END, _offset(word[1:]))
-    return Bound(BoundKind.TIME, parsed_time_ms(word))
+    try:
+        return Bound(BoundKind.TIME, parsed_time_ms(word, now_ms))
+    except ValueError as error:
+        if "is no time" not in str(error):
+            raise
+        raise ValueError(
+            f"{text!r} is not beginning, end, stored, an offset, -N before the end, or a time: {TIMES}"
+        ) from None
 
 
 def _offset(digits: str) -> int:
     if len(digits) > 19 or int(digits) > _MAX_OFFSET:
         raise ValueError(f"{digits} is no offset: the greatest is {_MAX_OFFSET}")
     return int(digits)
-
-
-def parsed_time_ms(text: str) -> int:
-    """Parse a time, and return milliseconds since the epoch. A time without a zone is local. Raises ValueError."""
-    word = text.strip()
-    if word.startswith("@") and word[1:].isascii() and word[1:].isdigit():
-        return _offset(word[1:])
-    try:
-        found = datetime.fromisoformat(word)
-        if found.tzinfo is None:
-            found = found.astimezone()
-        found_ms = (found - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is {_SAID}") from None
-    if found_ms < 0:
-        raise ValueError(f"{text!r} is before 1970")
-    return found_ms
 
 
 @dataclass(slots=True, frozen=True)

@@ -3,6 +3,10 @@
 {"topic": ..., "partition": ..., "offset": ..., "tstype": "create" | "logappend" | "unknown", "ts": milliseconds,
  "headers": [name, value, name, value ...], "key": ..., "payload": ...}
 
+A person may write more. A key, a payload and the values of headers may be any JSON, which is sent without blanks.
+Headers may be an object, {"source": "shell"}, or pairs. `value` stands for `payload`, and `timestamp` for `ts`. A
+timestamp may be a time of time_words.py.
+
 Bytes that are not UTF-8 are in base64, and `key_encoding`, `payload_encoding` or `headers_encoding` is then "base64".
 kcat writes such bytes as they are, which is not valid JSON.
 
@@ -18,6 +22,7 @@ from typing import Any, Final
 
 from pykbroker.tools.cluster.encodings import ENCODINGS, Encoding, decoded, encoded
 from pykbroker.tools.cluster.record_format import ReadRecord, Shown
+from pykbroker.tools.cluster.time_words import parsed_time_ms
 
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_TIME_MS: Final = 2**63 - 1
@@ -99,27 +104,45 @@ def _text(data: bytes | None, encoding: Encoding) -> str | None:
     return None if data is None else encoded(data, encoding).decode()
 
 
-def from_json(line: bytes) -> NewRecord:
-    """Return the record of an envelope; its topic and its offset are ignored. Raises BadInput."""
+def from_json(line: bytes, now_ms: int = 0) -> NewRecord:
+    """Return the record of an envelope; its topic and its offset are ignored. `now_ms`: the current time, for a
+    timestamp that counts from it. Raises BadInput."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"not JSON: {error}") from None
     if not isinstance(told, dict):
         raise BadInput("not a JSON object")
-    if "payload" not in told:
-        raise BadInput('no "payload" in the JSON object')
+    payload = _one_of(told, "payload", "value")
+    if payload is None:
+        raise BadInput('no "payload" in the JSON object: without -J a whole line is the value')
     return NewRecord(
-        key=_data(told, "key"),
-        value=_data(told, "payload"),
-        headers=_pairs(told),
+        key=_data(told, "key", "key"),
+        value=_data(told, payload, "payload"),
+        headers=_headers_of(told),
         partition=_number(told, "partition", 0, _MAX_PARTITION),
-        timestamp_ms=_timestamp(told),
+        timestamp_ms=_timestamp(told, now_ms),
     )
 
 
-def _timestamp(told: dict[str, Any]) -> int | None:
-    return None if told.get("tstype") == "unknown" else _number(told, "ts", 0, _MAX_TIME_MS)
+def _one_of(told: dict[str, Any], *names: str) -> str | None:
+    """Return the name that the object has, of several for one field, or None. Raises BadInput if it has two."""
+    found = [name for name in names if name in told]
+    if len(found) > 1:
+        raise BadInput(f'"{found[0]}" and "{found[1]}" are the same field')
+    return found[0] if found else None
+
+
+def _timestamp(told: dict[str, Any], now_ms: int) -> int | None:
+    name = _one_of(told, "ts", "timestamp")
+    if name is None or told.get("tstype") == "unknown":
+        return None
+    if not isinstance(told[name], str):
+        return _number(told, name, 0, _MAX_TIME_MS)
+    try:
+        return parsed_time_ms(told[name], now_ms)
+    except ValueError as error:
+        raise BadInput(f'"{name}": {error}') from None
 
 
 def _number(told: dict[str, Any], name: str, least: int, most: int) -> int | None:
@@ -131,8 +154,8 @@ def _number(told: dict[str, Any], name: str, least: int, most: int) -> int | Non
     return value
 
 
-def _data(told: dict[str, Any], name: str) -> bytes | None:
-    return _bytes(told.get(name), _encoding(told, name), name)
+def _data(told: dict[str, Any], name: str, field_name: str) -> bytes | None:
+    return _bytes(told.get(name), _encoding(told, field_name), name)
 
 
 def _encoding(told: dict[str, Any], name: str) -> Encoding:
@@ -143,29 +166,46 @@ def _encoding(told: dict[str, Any], name: str) -> Encoding:
     return found
 
 
-def _bytes(text: object, encoding: Encoding, name: str) -> bytes | None:
-    if text is None:
+def _bytes(value: object, encoding: Encoding, name: str) -> bytes | None:
+    if value is None:
         return None
-    if not isinstance(text, str):
-        raise BadInput(f'"{name}" is neither a string nor null')
+    if not isinstance(value, str) and encoding != "text":
+        raise BadInput(f'"{name}" is no string in {encoding}')
     try:
+        text = value if isinstance(value, str) else _compact(value)
         return decoded(text.encode(), encoding)
     except ValueError as error:
         raise BadInput(f'"{name}": {error}') from None
 
 
-def _pairs(told: dict[str, Any]) -> list[tuple[str, bytes | None]]:
-    flat = told.get("headers")
-    if flat is None:
-        return []
-    if not isinstance(flat, list) or len(flat) % 2:
-        raise BadInput('"headers" is not a list of names and values in turn')
+def _compact(value: object) -> str:
+    """Return a value as JSON without blanks. Raises ValueError for NaN and the infinities, which JSON does not have."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _headers_of(told: dict[str, Any]) -> list[tuple[str, bytes | None]]:
     encoding = _encoding(told, "headers")
     pairs = []
-    for name, value in zip(flat[::2], flat[1::2], strict=True):
+    for name, value in _pairs(told.get("headers")):
         if not isinstance(name, str):
             raise BadInput('"headers": a name is no string')
         # A name is sent as UTF-8, which cannot hold a lone surrogate.
         _bytes(name, "text", "headers")
         pairs.append((name, _bytes(value, encoding, "headers")))
     return pairs
+
+
+def _pairs(headers: object) -> list[tuple[object, object]]:
+    """Return the names and the values of headers: of an object, where a list of values repeats a name, of a list of
+    pairs, or of a list of names and values in turn."""
+    if headers is None:
+        return []
+    if isinstance(headers, dict):
+        lists = {name: value if isinstance(value, list) else [value] for name, value in headers.items()}
+        return [(name, value) for name, values in lists.items() for value in values]
+    if isinstance(headers, list):
+        if headers and all(isinstance(pair, list) and len(pair) == 2 for pair in headers):
+            return [(name, value) for name, value in headers]
+        if len(headers) % 2 == 0:
+            return list(zip(headers[::2], headers[1::2], strict=True))
+    raise BadInput('"headers" is neither an object, nor a list of pairs, nor a list of names and values in turn')

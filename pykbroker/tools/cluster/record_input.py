@@ -100,11 +100,12 @@ class JsonRecords:
     """`JsonRecords(Template()).record(line)`: fields that are not in the line come from the template. Raises
     BadInput."""
 
-    def __init__(self, template: Template) -> None:
-        self._template = template
+    def __init__(self, template: Template, now_ms: int = 0) -> None:
+        """`now_ms`: the current time, for timestamps that count from it."""
+        self._template, self._now_ms = template, now_ms
 
     def record(self, piece: bytes) -> NewRecord:
-        found, template = from_json(piece), self._template
+        found, template = from_json(piece, self._now_ms), self._template
         partition = template.partition
         if partition is None and not template.any_partition:
             partition = found.partition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykbroker.tools.cluster.time_words import DURATIONS
 from pykbroker.tools.commands import drawn_progress
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command
 from pykbroker.tools.commands.output import Output, Table, output_option
+from pykbroker.tools.commands.time_options import duration_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.balance.plan_file import PlanFile
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 #: At most so many partitions that a run has left are printed.
 _SHOWN: Final = 20
-_UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,6 @@ class CopyRow:
     to: str
     copied: int
     of: int
-
-
-def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)
-    if found is None:
-        raise click.BadParameter(f"'{value}' is no time: 90s, 30m, 2h, 1d.", ctx, parameter)
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,9 +143,10 @@ def run(client: ClientOptions, out: Output, plan: str, patience: float, how: Cal
 )
 @click.option(
     "--heal-after",
-    callback=_seconds,
-    metavar="TIME",
-    help="Go on, and move replicas from brokers that are gone for so long: 30m, 2h.",
+    "heal_after_ms",
+    callback=duration_ms("s"),
+    metavar="DURATION",
+    help=f"Go on, and move replicas from brokers that are gone for so long: {DURATIONS}.",
 )
 @output_option
 @client_options
@@ -164,7 +156,7 @@ def watch(
     out: Output,
     interval: float,
     settle: float,
-    heal_after: float | None,
+    heal_after_ms: int | None,
     how: Callable[[], RunOptions],
 ) -> None:
     """Show what a run copies, and end when it is done. Takes away what a killed run has left.
@@ -174,8 +166,8 @@ def watch(
     """
     with _one_line():
         _watch(client, out, interval, settle, how)
-        if heal_after is not None:
-            _heal(client, out, interval, heal_after, how())
+        if heal_after_ms is not None:
+            _heal(client, out, interval, heal_after_ms / 1000, how())
 
 
 @click.command("cancel", cls=Command, example="pykbroker balance cancel\npykbroker balance cancel --back plan.json")

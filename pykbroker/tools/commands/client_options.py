@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BOOTSTRAP_VARIABLE: Final = "PYKBROKER_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_PORT: Final = 9092
+DEFAULT_CONTROLLER_PORT: Final = 9093
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,29 @@ class ClientOptions:
 
 
 def _addresses(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    for address in () if value is None else value.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit():
-            raise click.BadParameter(f"'{address.strip()}' is not HOST:PORT.", ctx, parameter)
-    return value
+    if value is None:
+        return None
+    default = DEFAULT_CONTROLLER_PORT if parameter.name == "bootstrap_controller" else DEFAULT_PORT
+    addresses = [with_port(address.strip(), default) for address in value.split(",")]
+    if None in addresses:
+        wrong = value.split(",")[addresses.index(None)].strip()
+        raise click.BadParameter(f"'{wrong}' is not HOST or HOST:PORT.", ctx, parameter)
+    return ",".join(address for address in addresses if address is not None)
+
+
+def with_port(address: str, default: int) -> str | None:
+    """Return an address with its port, or with the default port. None if it is no address."""
+    if address.startswith("["):
+        host, bracket, port = address.partition("]")
+        host += bracket
+    else:
+        host, colon, port = address.partition(":")
+        port = colon + port
+    if not host or any(letter.isspace() for letter in address) or host in ("[", "[]"):
+        return None
+    if not port:
+        return f"{host}:{default}"
+    return address if port.startswith(":") and port[1:].isascii() and port[1:].isdigit() else None
 
 
 _OPTIONS: Final = (
@@ -58,8 +78,9 @@ _OPTIONS: Final = (
         default=DEFAULT_BOOTSTRAP,
         envvar=BOOTSTRAP_VARIABLE,
         callback=_addresses,
-        metavar="HOST:PORT,...",
-        help=f"The brokers to connect to first (default: ${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}).",
+        metavar="HOST[:PORT],...",
+        help=f"The brokers to connect to first (default: ${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}; port "
+        f"{DEFAULT_PORT}).",
     ),
     click.option("--command-config", metavar="FILE", help="A properties file for the client, as Java clients have it."),
     click.option(
@@ -76,8 +97,8 @@ _OPTIONS: Final = (
 _CONTROLLERS: Final = click.option(
     "--bootstrap-controller",
     callback=_addresses,
-    metavar="HOST:PORT,...",
-    help="The controllers to connect to, and no broker.",
+    metavar="HOST[:PORT],...",
+    help=f"The controllers to connect to, and no broker (port {DEFAULT_CONTROLLER_PORT}).",
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +19,10 @@ from pykbroker.entry.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+#: Short names that people know from a shell, and the verbs that a group may have for them.
+_SHORT_VERBS: Final = {"ls": ("list",), "rm": ("delete", "remove")}
 
 
 class Command(click.Command):
@@ -36,13 +40,17 @@ class Command(click.Command):
 
 class CommandGroup(click.Group):
     """A command whose name is a noun, and whose subcommands are verbs. Without a verb it prints its help and exits with
-    0."""
+    0. `ls` and `rm` are taken for the verbs that they stand for."""
 
     command_class = Command
     group_class = type
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **{"no_args_is_help": False, **settings})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        meant = next((verb for verb in _SHORT_VERBS.get(cmd_name, ()) if verb in self.commands), cmd_name)
+        return super().get_command(ctx, meant)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing and not self.invoke_without_command:
@@ -94,8 +102,11 @@ class Program(CommandGroup):
         return [name for name, _ in self.summaries()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in (*self.list_commands(ctx), *self.hidden_commands):
-            return None
+        known = (*self.list_commands(ctx), *self.hidden_commands)
+        if cmd_name not in known:
+            # A noun in the singular or in the plural means the same command.
+            other = cmd_name.removesuffix("s") if cmd_name.endswith("s") else f"{cmd_name}s"
+            return self.get_command(ctx, other) if other in known else None
         if cmd_name in OWN_COMMANDS:
             from pykbroker.tools.commands.passed_on import PassedOnCommand
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pykbroker.tools.cluster.config_units import UNITS, with_plain_numbers
 from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.output import Output, column, output_option
@@ -44,7 +45,14 @@ class AlteredConfigs:
     deleted: tuple[str, ...]
 
 
-_kind = click.argument("kind", type=click.Choice(_KINDS), metavar="KIND")
+def _singular(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the kind of a resource, of its singular or its plural."""
+    singular = value.removesuffix("s")
+    found: str = click.Choice(_KINDS).convert(singular if singular in _KINDS else value, parameter, ctx)
+    return found
+
+
+_kind = click.argument("kind", callback=_singular, metavar="KIND")
 _name = click.argument("name", required=False, metavar="[NAME]")
 
 
@@ -83,12 +91,12 @@ def describe(client: ClientOptions, out: Output, kind: str, name: str | None, al
 
 @command.command(
     "alter",
-    example="pykbroker configs alter topic orders --set retention.ms=60000 --delete max.message.bytes\n"
+    example="pykbroker configs alter topic orders --set retention.ms=7d --delete max.message.bytes\n"
     "pykbroker configs alter broker --set log.cleaner.threads=2",
 )
 @_kind
 @_name
-@click.option("--set", "assigned", multiple=True, metavar="KEY=VALUE", help="Set a key (may be repeated).")
+@click.option("--set", "assigned", multiple=True, metavar="KEY=VALUE", help=f"Set a key: {UNITS} (may be repeated).")
 @click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Take a value away (may be repeated).")
 @click.option("--append", multiple=True, metavar="KEY=VALUE", help="Add to a list (may be repeated).")
 @click.option("--subtract", multiple=True, metavar="KEY=VALUE", help="Take from a list (may be repeated).")
@@ -117,7 +125,7 @@ def alter(
     done = AlteredConfigs(
         kind,
         name or "",
-        key_values("--set", assigned),
+        with_plain_numbers(key_values("--set", assigned)),
         key_values("--append", append),
         key_values("--subtract", subtract),
         deleted,

@@ -14,10 +14,12 @@ from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundK
 from pykbroker.tools.cluster.escapes import unescaped
 from pykbroker.tools.cluster.json_records import JsonFormat
 from pykbroker.tools.cluster.record_format import DelimitedFormat, FormatString, Shown
+from pykbroker.tools.cluster.time_words import TIMES
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import group_names, topic_names
 from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
+from pykbroker.tools.commands.time_options import now_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.topic_reader import TopicReader
@@ -27,7 +29,7 @@ _WHERE: Final = "beginning|end|stored|OFFSET|-N|TIME"
 
 def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Bound | None:
     try:
-        return None if value is None else parsed_bound(value)
+        return None if value is None else parsed_bound(value, now_ms())
     except ValueError as error:
         raise click.BadParameter(f"{error}.", ctx, parameter) from None
 
@@ -37,6 +39,7 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     cls=Command,
     example=r"pykbroker consume orders -f '%T %p:%o %k %h %s\n' --from -10"
     "\npykbroker consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 -J | jq .payload"
+    "\npykbroker consume orders --from -15m"
     "\npykbroker consume orders payments --group audit --follow",
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
@@ -72,8 +75,8 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     "first",
     metavar=_WHERE,
     callback=_bound,
-    help="Where to begin (default: beginning): an offset, -N records before the end, a time (2026-01-31T12:00Z; "
-    "local without a zone; @MS since 1970), stored: where the group of -X group.id stopped. With --group: beginning "
+    help="Where to begin (default: beginning): an offset, -N records before the end, a time "
+    f"({TIMES}), stored: where the group of -X group.id stopped. With --group: beginning "
     "or end, for partitions in which the group has no offset.",
 )
 @click.option(

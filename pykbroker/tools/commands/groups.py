@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -10,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykbroker.entry import failures
+from pykbroker.tools.cluster.time_words import DURATIONS, TIMES
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import group_names, topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
+from pykbroker.tools.commands.time_options import duration_ms, now_ms, time_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
@@ -164,7 +165,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
 @command.command(
     "reset",
     example="pykbroker groups reset billing --topic orders --to-earliest\n"
-    "pykbroker groups reset billing --all-topics --to-datetime 2026-01-31T00:00:00.000 --execute",
+    "pykbroker groups reset billing --all-topics --to-datetime 2026-01-31 --execute",
 )
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.option(
@@ -179,10 +180,13 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--to-datetime", callback=time_ms, metavar="TIME", help=f"To the first record from then on: {TIMES}.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="To the first record from then on: 2026-01-31T12:00:00.000, in UTC."
+    "--by-duration",
+    callback=duration_ms(),
+    metavar="DURATION",
+    help=f"To the first record since so long ago: {DURATIONS}.",
 )
-@click.option("--by-duration", metavar="DURATION", help="To the first record since then: PT1H, P1DT12H.")
 @click.option("--shift-by", type=int, metavar="N", help="Forwards, or backwards with a negative number.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing (default).")
 @click.option("--execute", is_flag=True, help="Do it.")
@@ -196,7 +200,7 @@ def reset(
     all_topics: bool,
     dry_run: bool,
     execute: bool,
-    **targets: bool | int | str | None,
+    **targets: bool | int | None,
 ) -> None:
     """Move the committed offsets of a group that has no members.
 
@@ -354,26 +358,22 @@ def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionNa
 def _planned(
     cluster: AskedCluster,
     target: str,
-    value: bool | int | str | None,
+    value: bool | int | None,
     places: list[PartitionName],
     known: dict[PartitionName, KnownOffset],
 ) -> dict[PartitionName, int]:
     from pykbroker.tools.cluster import log_offsets, reset_targets
-    from pykbroker.tools.cluster.reset_plan import milliseconds_of_datetime, milliseconds_of_duration
 
     if target == "to_earliest":
         return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
     if target == "to_latest":
         return reset_targets.ends(cluster, places, log_offsets.LATEST)
-    if isinstance(value, int):
-        if target == "to_offset":
-            return reset_targets.within_ends(cluster, dict.fromkeys(places, value), _say_bound)
+    assert value is not None
+    if target == "to_offset":
+        return reset_targets.within_ends(cluster, dict.fromkeys(places, value), _say_bound)
+    if target == "shift_by":
         return reset_targets.shifted(cluster, places, known, value, _say_bound)
-    assert isinstance(value, str)
-    if target == "to_datetime":
-        time_ms = milliseconds_of_datetime(value)
-    else:
-        time_ms = int(time.time() * 1000) - milliseconds_of_duration(value)
+    time_ms = value if target == "to_datetime" else now_ms() - value
     return reset_targets.at_time(cluster, places, time_ms, _say_later)
 
 

@@ -63,6 +63,7 @@ def program() -> Program:
         sections=SECTIONS,
         hidden=HIDDEN,
         help="A Kafka broker in Python, and what it takes to work with one.",
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     return click.version_option(__version__, prog_name="pykbroker", message="%(prog)s %(version)s")(whole)
 

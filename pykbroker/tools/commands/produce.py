@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from pykbroker.entry import failures
-from pykbroker.tools.cluster.bounds import parsed_time_ms
 from pykbroker.tools.cluster.escapes import as_bytes, unescaped
 from pykbroker.tools.cluster.json_records import BadInput, NewRecord
 from pykbroker.tools.cluster.record_input import JsonRecords, RecordMaker, Template, Written, header_of, pieces
+from pykbroker.tools.cluster.time_words import TIMES
 from pykbroker.tools.commands import drawn_progress
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, output_option
 from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
+from pykbroker.tools.commands.time_options import now_ms, time_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.failure import AskFailed
-    from pykbroker.tools.cluster.topic_sender import TopicSender
+    from pykbroker.tools.cluster.topic_sender import Sent, TopicSender
 
 _BLOCK_BYTES: Final = 1 << 16
 _ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
@@ -49,6 +50,7 @@ class SentRecords:
     cls=Command,
     example="pykbroker produce orders -K : -H source=shell < lines.txt"
     "\npykbroker produce copy-of-orders -J -l orders.json"
+    """\necho '{"key": 7, "payload": {"id": 1}, "headers": {"source": "shell"}}' | pykbroker produce orders -J"""
     "\npykbroker produce pictures -k cat cat.jpg",
 )
 @click.argument("topic", shell_complete=topic_names)
@@ -69,16 +71,15 @@ class SentRecords:
     metavar="N",
     help="The partition of every record; -1: the producer chooses, whatever JSON says.",
 )
-@click.option(
-    "--timestamp", metavar="TIME", help="The timestamp of every record: 2026-01-31T12:00Z, or @MS since 1970."
-)
+@click.option("--timestamp", callback=time_ms, metavar="TIME", help=f"The timestamp of every record: {TIMES}.")
 @click.option("-Z", "--null-empty", is_flag=True, help="Send empty keys and values as null.")
 @click.option(
     "-J",
     "--json",
     "is_json",
     is_flag=True,
-    help="Read a JSON object a line, as `pykbroker consume -J` and kcat -J print it.",
+    help="Read a JSON object a line, as `pykbroker consume -J` and kcat -J print it. A key, a payload (or value) and "
+    'headers may be objects: {"key": 7, "payload": {"id": 1}, "headers": {"source": "shell"}}.',
 )
 @click.option("--key-as", type=ENCODING, default="text", help="How keys are written (default: text, as they are).")
 @click.option("--value-as", type=ENCODING, default="text", help="How values are written (default: text, as they are).")
@@ -96,12 +97,14 @@ class SentRecords:
     default=None,
     help="Whether retries may write a record twice (default: they may not, with acks=all).",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Do not say on standard error what was sent.")
 @click.pass_context
 def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: str, **words: Any) -> int:
     """Send lines, files or JSON as records of a topic.
 
     The lines are those of standard input. Each FILE is the value of one record. An empty line is a record with an empty
-    value. A record that fails gets one line on standard error. The others are sent, and the exit status is 1.
+    value. A record that fails gets one line on standard error. The others are sent, and the exit status is 1. The last
+    line on standard error says how many were sent.
     """
     from pykbroker.tools.cluster.topic_sender import TopicSender
 
@@ -110,7 +113,13 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     settings = _settings(client, words)
     reach(client)
     sender = TopicSender(topic, settings, _say_lost)
-    status = _send_all(sender, islice(records, words["count"]))
+    status = None
+    try:
+        status = _send_all(sender, islice(records, words["count"]))
+    finally:
+        # Bad input ends the command with an error, of which a user needs to know what was sent before.
+        if not (out.is_json or words["quiet"] or (status is None and sender.sent == type(sender.sent)())):
+            click.echo(_said_of(topic, sender.sent), err=True)
     if out.is_json:
         sent = sender.sent
         out.document(SentRecords(topic, sent.records, sent.failed, sent.bytes))
@@ -165,7 +174,7 @@ def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
         raise click.UsageError("A delimiter has at least one character.", ctx)
     if words["files"]:
         return _of_files(words["files"], RecordMaker(written, template))
-    read = JsonRecords(template).record if words["is_json"] else RecordMaker(written, template).record
+    read = JsonRecords(template, now_ms()).record if words["is_json"] else RecordMaker(written, template).record
     return _of_lines(words["lines"], written.delimiter, read)
 
 
@@ -176,7 +185,7 @@ def _template(words: dict[str, Any]) -> Template:
         key=None if words["key"] is None else as_bytes(words["key"]),
         headers=[header_of(text) for text in words["headers"]],
         partition=None if partition == -1 else partition,
-        timestamp_ms=None if words["timestamp"] is None else parsed_time_ms(words["timestamp"]),
+        timestamp_ms=words["timestamp"],
         any_partition=partition == -1,
     )
 
@@ -221,6 +230,11 @@ def _send_all(sender: TopicSender, records: Iterator[NewRecord]) -> int:
         except KeyboardInterrupt:
             return 130
     return 0
+
+
+def _said_of(topic: str, sent: Sent) -> str:
+    said = f"Sent {sent.records} record{'s' * (sent.records != 1)} ({sent.bytes} bytes) to {topic}"
+    return f"{said}, and {sent.failed} failed." if sent.failed else f"{said}."
 
 
 def _say_lost(number: int, record: NewRecord, failure: AskFailed) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pykbroker.tools.cluster.config_units import UNITS, with_plain_numbers
 from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
@@ -78,7 +79,12 @@ _SAID: Final = {
 }
 _names = click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
 _config_option = click.option(
-    "-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A configuration (may be repeated)."
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=f"A configuration, for example {UNITS} (may be repeated).",
 )
 
 
@@ -114,7 +120,7 @@ def list_(client: ClientOptions, out: Output, internal: bool, under_replicated: 
     out.rows(TopicRow, rows)
 
 
-@command.command("create", example="pykbroker topics create orders -p 3 -c retention.ms=3600000")
+@command.command("create", example="pykbroker topics create orders -p 3 -c retention.ms=7d -c segment.bytes=1GiB")
 @_names
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many (default: the cluster's).")
 @click.option(
@@ -143,7 +149,7 @@ def create(
     from pykbroker.tools.commands.unknown_names import of_keys
     from pykbroker_wire.errors import ErrorCode
 
-    wanted = key_values("--config", configs)
+    wanted = with_plain_numbers(key_values("--config", configs))
     with client.cluster() as cluster, _told(out) as done:
         for name in names:
             try:
@@ -202,7 +208,7 @@ def describe(
     out.tables(told, *(Table(PartitionRow, one.partitions, _heading(one)) for one in told))
 
 
-@command.command("alter", example="pykbroker topics alter orders --partitions 6 -c retention.ms=60000")
+@command.command("alter", example="pykbroker topics alter orders --partitions 6 -c retention.ms=1h")
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="More of them: none can be taken away.")
 @_config_option
@@ -227,8 +233,9 @@ def alter(
     from pykbroker.tools.cluster.failure import AskFailed
     from pykbroker.tools.commands.unknown_names import of_keys
 
+    wanted = with_plain_numbers(key_values("--config", configs))
     changes: dict[str, tuple[ConfigChange, str | None]] = {
-        **{key: (ConfigChange.SET, value) for key, value in key_values("--config", configs).items()},
+        **{key: (ConfigChange.SET, value) for key, value in wanted.items()},
         **dict.fromkeys(delete_config, (ConfigChange.DELETE, None)),
     }
     if partitions is None and not changes:

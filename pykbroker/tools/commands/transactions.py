@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from pykbroker.tools.cluster.time_words import DURATIONS
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
+from pykbroker.tools.commands.time_options import duration_ms, now_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
@@ -75,8 +76,13 @@ def command() -> None:
     """List, describe and end transactions; find those that hang."""
 
 
-@command.command("list", example="pykbroker transactions list --longer-than 60000")
-@click.option("--longer-than", type=click.IntRange(0), metavar="MS", help="Only those that are open for longer.")
+@command.command("list", example="pykbroker transactions list --longer-than 15m")
+@click.option(
+    "--longer-than",
+    callback=duration_ms("ms"),
+    metavar="DURATION",
+    help=f"Only those that are open for longer: {DURATIONS}; a plain number is in milliseconds.",
+)
 @click.option("--pattern", metavar="REGEX", help="Only transactional ids that match as a whole.")
 @output_option
 @client_options
@@ -101,7 +107,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None
 
     with client.cluster() as cluster:
         found = [transactions.described(cluster, name) for name in dict.fromkeys(names)]
-    now_ms = int(time.time() * 1000)
+    now = now_ms()
     rows = [
         TransactionDetail(
             one.id,
@@ -111,7 +117,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None
             one.state,
             one.timeout_ms,
             one.started_ms,
-            None if one.started_ms is None else now_ms - one.started_ms,
+            None if one.started_ms is None else now - one.started_ms,
             [f"{topic}-{number}" for topic, number in one.partitions],
         )
         for one in found
@@ -184,10 +190,11 @@ def _open_at(cluster: AskedCluster, place: PartitionName, offset: int) -> Produc
 @click.option("--broker", type=click.IntRange(0), metavar="ID", help="As the replicas on this broker know them.")
 @click.option(
     "--quiet-for",
-    type=click.IntRange(0),
-    default=15,
-    metavar="MINUTES",
-    help="Only those that wrote nothing for so long; the greatest transaction timeout in use (default: 15).",
+    callback=duration_ms("m"),
+    default="15m",
+    metavar="DURATION",
+    help=f"Only those that wrote nothing for so long, the greatest transaction timeout in use: {DURATIONS}; a plain "
+    "number is in minutes (default: 15m).",
 )
 @output_option
 @client_options
@@ -199,7 +206,7 @@ def find_hanging(
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic.", click.get_current_context())
-    now_ms = int(time.time() * 1000)
+    now = now_ms()
     with client.cluster() as cluster:
         names = [topic] if topic is not None else [one.name for one in topics.listed(cluster)]
         places = [
@@ -210,7 +217,7 @@ def find_hanging(
         ]
         if partition is not None and not places:
             raise click.ClickException(f"topic {topic} has no partition {partition} there")
-        found = transactions.hanging(cluster, places, now_ms - quiet_for * 60_000, broker)
+        found = transactions.hanging(cluster, places, now - quiet_for, broker)
     rows = [
         HangingRow(
             *one.place,
@@ -218,7 +225,7 @@ def find_hanging(
             one.producer.producer_id,
             one.producer.producer_epoch,
             one.producer.coordinator_epoch,
-            (now_ms - one.producer.last_timestamp_ms) // 60_000,
+            (now - one.producer.last_timestamp_ms) // 60_000,
             one.producer.last_timestamp_ms,
         )
         for one in found

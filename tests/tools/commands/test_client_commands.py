@@ -111,8 +111,9 @@ def test_where_the_cluster_is(closed: str, capsys: pytest.CaptureFixture[str], m
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("-b", "localhost"), 2, "Invalid value for '-b' / '--bootstrap-server': 'localhost' is not HOST:PORT."),
-        (("-b", "a:1,:2"), 2, "Invalid value for '-b' / '--bootstrap-server': ':2' is not HOST:PORT."),
+        (("-b", "a:1,:2"), 2, "Invalid value for '-b' / '--bootstrap-server': ':2' is not HOST or HOST:PORT."),
+        (("-b", "::1"), 2, "Invalid value for '-b' / '--bootstrap-server': '::1' is not HOST or HOST:PORT."),
+        (("-b", "a:b"), 2, "Invalid value for '-b' / '--bootstrap-server': 'a:b' is not HOST or HOST:PORT."),
         (("-X", "acks"), 1, "-X takes KEY=VALUE, not 'acks'"),
         (("-X", "security.protocol=TLS"), 1, "Invalid value TLS for configuration security.protocol"),
         (
@@ -131,6 +132,39 @@ def test_wrong_options_are_one_line(
     assert main(["topics", "list", *words]) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"pykbroker: {said}")
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("a", "a:9092"),
+        ("a:1", "a:1"),
+        ("[::1]", "[::1]:9092"),
+        ("[::1]:1", "[::1]:1"),
+        ("", None),
+        (":1", None),
+        ("a:", None),
+        ("a:1:2", None),
+        ("[", None),
+        ("[]:1", None),
+        ("a b", None),
+    ],
+)
+def test_a_port_may_be_left_out(written: str, address: str | None) -> None:
+    assert client_options.with_port(written, 9092) == address
+
+
+def test_brokers_and_controllers_have_their_own_default_port() -> None:
+    seen: list[client_options.ClientOptions] = []
+
+    @click.command()
+    @client_options.controller_options
+    def command(client: client_options.ClientOptions) -> None:
+        seen.append(client)
+
+    command.main(["-b", "a, b:1"], standalone_mode=False)
+    command.main(["--bootstrap-controller", "a,b:1"], standalone_mode=False)
+    assert [(one.bootstrap, one.of_controllers) for one in seen] == [("a:9092,b:1", False), ("a:9093,b:1", True)]
 
 
 def test_the_words_count_before_the_file(tmp_path: Path) -> None:
