@@ -18,7 +18,7 @@ LEFT: Final = {
     ("compat_tests", "bench.raw"),
     ("compat_tests", "bench.writers"),
     ("compat_tests", "tests.log.test_power_loss"),
-    ("compat_tests", "tests.node.test_real_disks"),
+    ("compat_tests", "tests.node.disks.test_real_disks"),
     ("compat_tests", "tests.pages.console"),
     ("compat_tests", "tests.whole_run.timings"),
     ("compat_tests", "tests.wire.test_fuzz"),

@@ -22,7 +22,7 @@ from testkit.nodes.sim import Sim
 from testkit.simulated.cluster import PORT
 from tests.badinput.cost import Lines, Meter, counted_lines
 from tests.badinput.many_elements import WAYS, Array, Known, arrays
-from tests.node.test_acls import acl, grant
+from tests.node.acls.test_acls import acl, grant
 
 FEW = 500
 _TIMEOUT_MS = 60_000

@@ -38,7 +38,7 @@ from tests.long_runs import ROOT, code_id, git
 NOTES = ROOT / "docs" / "fault-runs.jsonl"
 PAGE = ROOT / "docs" / "fault-runs.md"
 #: A change in one of these makes earlier results results of other code.
-CODE = ("wire", "log", "raft", "pykbroker", "testkit", "tests/faults", "tests/node", "pyproject.toml")
+CODE = ("wire", "log", "raft", "pykbroker", "testkit", "tests/faults", "pyproject.toml")
 ROUND = 20
 _INSIDE = "PYKBROKER_FAULTS_INSIDE"
 _RESULT = "result.json"

@@ -17,7 +17,7 @@ import pytest
 from pykbroker.config.properties import parse
 from pykbroker.tools.commands import in_container
 from testkit.nodes.processes import ROOT, command, environment, run
-from tests.node.test_initial_topics import LINES
+from tests.node.starting.test_initial_topics import LINES
 
 pytestmark = pytest.mark.slow
 

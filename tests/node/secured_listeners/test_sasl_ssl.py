@@ -15,7 +15,7 @@ from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from testkit.certificates import client_context, client_identity, node_properties
 from testkit.nodes.wire import Closed, Wire, batch
-from tests.node.test_tls_listeners import LISTENERS, Secured
+from tests.node.secured_listeners.test_tls_listeners import LISTENERS, Secured
 
 #: The listener with the name SSL uses SASL as well.
 BELOW_SASL = {

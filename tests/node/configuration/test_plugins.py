@@ -22,7 +22,7 @@ from testkit.acting import acts
 from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
-PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
+PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 EXAMPLE, PROPERTIES = (
     re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[0] for language in ("python", "properties")
 )

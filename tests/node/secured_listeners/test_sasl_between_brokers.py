@@ -15,7 +15,7 @@ from testkit.acting import acts, note
 from testkit.nodes.processes import run, write_properties
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_tls_between_brokers import trio_leader
+from tests.node.secured_listeners.test_tls_between_brokers import trio_leader
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -22,7 +22,7 @@ from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.records.batch import build_batch
 from testkit.nodes.processes import Process, format_combined
 from testkit.nodes.wire import BROKER, Wire, batch
-from tests.node.test_real_disks import move, until
+from tests.node.disks.test_real_disks import move, until
 
 pytestmark = pytest.mark.slow
 LOG = "00000000000000000000.log"

@@ -23,7 +23,7 @@ from testkit.nodes.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, l
 from testkit.nodes.trio import NUMBERS
 from testkit.nodes.wire import Closed, Wire, batch
 from testkit.ports import steady_port
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 pytestmark = pytest.mark.slow
 TOPIC_RESOURCE, LITERAL, ANY_CREATE, ALLOW = 2, 3, 5, 3

@@ -20,8 +20,8 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
 from testkit.standing_still import loop_standing_still
-from tests.node import standing_authorizer
-from tests.node.standing_authorizer import WRITE
+from tests.node.loops import standing_authorizer
+from tests.node.loops.standing_authorizer import WRITE
 
 SESSION_SECONDS = 3
 

@@ -15,8 +15,8 @@ from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
 from testkit.nodes.processes import run
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire
-from tests.node.test_real_disks import move
-from tests.node.test_replication import new_leader
+from tests.node.disks.test_real_disks import move
+from tests.node.processes.test_replication import new_leader
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from pykbroker_wire.headers import decode_response
 from testkit.certificates import client_context, node_properties
 from testkit.nodes.processes import Process, format_combined
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_cold_reads import PATIENCE_SECONDS, Device, stop_no_other_connection
-from tests.node.test_tls_listeners import Secured, pattern
+from tests.node.disks.test_cold_reads import PATIENCE_SECONDS, Device, stop_no_other_connection
+from tests.node.secured_listeners.test_tls_listeners import Secured, pattern
 
 MB = 1 << 20
 READERS = 100

@@ -31,7 +31,7 @@ from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
 from testkit.certificates import authority, node_identity
 from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 USERS = ("mallory", "Mallory", "mall")
 POINTS = "CLIENTS://localhost:0,SSL://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"

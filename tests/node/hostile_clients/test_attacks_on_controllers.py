@@ -40,7 +40,7 @@ from pykbroker_wire.messages.vote import VoteRequest
 from testkit.certificates import client_context, node_properties
 from testkit.nodes.secured_trio import PLAIN, log_in
 from testkit.nodes.wire import Closed, Wire
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 USERS: Final = ("mallory", "broker", "admin")
 POINTS: Final = "CLIENTS://localhost:0,CONTROLLER://localhost:0,LOCKED://localhost:0"

@@ -27,7 +27,7 @@ from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from testkit.certificates import client_context, node_properties
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 POINTS: Final = ",".join(
     f"{name}://localhost:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER", "LOCKED")

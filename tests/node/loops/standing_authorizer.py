@@ -16,7 +16,7 @@ WRITE: Final = "write"
 #: and one about "hold-5" holds the interpreter's lock for 5 s, as a long call of C does: every loop stands still.
 HOLD: Final = "hold"
 _OPERATIONS: Final = {STAND: "DESCRIBE", WRITE: "WRITE", HOLD: "DESCRIBE"}
-PROPERTY: Final = {"authorizer.class.name": "python:tests.node.standing_authorizer.StandingAuthorizer"}
+PROPERTY: Final = {"authorizer.class.name": "python:tests.node.loops.standing_authorizer.StandingAuthorizer"}
 
 
 class StandingAuthorizer:

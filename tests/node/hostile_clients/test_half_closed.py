@@ -19,7 +19,7 @@ from pykbroker_wire.primitives import TopLevel
 from testkit.certificates import client_context, node_properties
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 pytestmark = pytest.mark.slow
 PROPERTIES = {**node_properties(), "group.initial.rebalance.delay.ms": "500"}

@@ -31,7 +31,7 @@ from testkit.acting import acts
 from testkit.certificates import NODE_HOSTS, authority, client_context, client_identity, node_identity, now
 from testkit.nodes.sim import BROKER, Sim
 from testkit.nodes.wire import Closed, Wire
-from tests.node.test_tls_listeners import LISTENERS, Secured
+from tests.node.secured_listeners.test_tls_listeners import LISTENERS, Secured
 
 PATIENCE_SECONDS = 60.0
 PREFIX = "listener.name.ssl."

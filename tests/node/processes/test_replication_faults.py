@@ -13,7 +13,7 @@ import pytest
 from testkit.nodes.load import Load
 from testkit.nodes.nodes import PATIENCE_SECONDS
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
-from tests.node.test_replication import create_one_for_each
+from tests.node.processes.test_replication import create_one_for_each
 
 FAULTS = 20
 

@@ -22,7 +22,7 @@ from testkit.acting import acts
 from testkit.certificates import authority, client_context, client_identity, in_one_line, node_properties, now
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_tls_listeners import Secured
+from tests.node.secured_listeners.test_tls_listeners import Secured
 
 PATIENCE_MS = 60_000
 #: The listener is named PLAINTEXT, like that of `Trio`, and uses TLS.

@@ -13,7 +13,7 @@ from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, Delet
 from testkit.acting import acts
 from testkit.nodes.processes import Process, format_combined
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_real_disks import small_disk, until
+from tests.node.disks.test_real_disks import small_disk, until
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

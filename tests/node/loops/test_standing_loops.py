@@ -23,8 +23,8 @@ from testkit.nodes.nodes import TRANSACTION, eventually
 from testkit.nodes.processes import Process, format_combined, run
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire, batch
-from tests.node import standing_authorizer
-from tests.node.standing_authorizer import HOLD, STAND
+from tests.node.loops import standing_authorizer
+from tests.node.loops.standing_authorizer import HOLD, STAND
 
 pytestmark = pytest.mark.slow
 

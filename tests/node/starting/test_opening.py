@@ -9,7 +9,7 @@ import pytest
 from pykbroker.storage.opening import OPENED_PER_TURN, Opener
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testkit.nodes.wire import Wire, batch
-from tests.node.test_plain_asyncio import Served
+from tests.node.loops.test_plain_asyncio import Served
 
 PARTITIONS = 8 * OPENED_PER_TURN
 VERSION = 12
