@@ -30,7 +30,7 @@ from pykbroker_log.flush_state import Flush, FlushState, sync
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.log_files import LogFiles
 from pykbroker_log.log_loading import LogLoader
-from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
+from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerDecision, ProducerStates
 from pykbroker_log.reading import Bounds, read_batches
 from pykbroker_log.replacement import CleanablePart, Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
@@ -42,7 +42,7 @@ from pykbroker_log.truncation import Truncation
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import CheckedBatch, given_batches, validate
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch
+from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,56 +267,32 @@ class PartitionLog:
         data = batch.records
         size = len(data)
         last_offset = batch.last_offset
-        producer_id = batch.producer_id
-        marker = aborted = None
-        if producer_id >= 0:
-            attributes = batch.attributes
-            epoch = batch.producer_epoch
-            last_sequence = batch.last_sequence
-            if attributes & CONTROL:
-                marker = marker_of(BatchHeader.parse(data), data)
-                if marker is not None:
-                    self.producers.check_marker(producer_id, batch.producer_epoch, marker, transaction_version)
-                    aborted = self.producers.aborted_by(producer_id, marker, offset)
-            else:
-                try:
-                    original = self.producers.check(
-                        producer_id, epoch, batch.base_sequence, last_sequence, attributes, origin, verification
-                    )
-                except KafkaError as error:
-                    with files.guarded():
-                        original = repeated(files.segments, self.producers, batch, error)
-                if original is not None:
-                    return AppendInfo.of_repetition(original, self.log_start_offset, size, batch.record_count)
         max_timestamp = batch.max_timestamp
+        producers = self.producers
+        decision = None
+        if batch.producer_id >= 0:
+            try:
+                decision = producers.judge(batch, origin, verification, transaction_version)
+            except KafkaError as error:
+                with files.guarded():
+                    original = repeated(files.segments, producers, batch, error)
+                return AppendInfo.of_repetition(original, self.log_start_offset, size, batch.record_count)
+            if decision is not None and decision.is_repetition:
+                return AppendInfo.of_repetition(decision.batch, self.log_start_offset, size, batch.record_count)
         try:
             if leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(leader_epoch, offset)
             segment = files.active
             if rolling.is_due(segment, config, size, last_offset, max_timestamp, now_ms):
                 segment = self._next_segment(size, last_offset, offset, now_ms)
-            if aborted is not None:
-                self._index_aborted(segment, aborted)
+            if decision is not None and decision.aborted is not None:
+                self._index_aborted(segment, decision.aborted)
             segment.append_batch(data, size, last_offset, max_timestamp)
         except OSError as error:
             raise files.write_failed(error, offset) from error
-        self.log_end_offset = last_offset + 1
-        producers = self.producers
-        producers.map_end_offset = last_offset + 1
-        if producer_id >= 0:
-            is_transactional = bool(attributes & TRANSACTIONAL)
-            if marker is not None:
-                producers.apply_marker(producer_id, batch.producer_epoch, marker, offset, max_timestamp)
-            elif not attributes & CONTROL:
-                producers.apply(
-                    producer_id,
-                    batch.producer_epoch,
-                    last_sequence,
-                    offset,
-                    last_offset,
-                    max_timestamp,
-                    is_transactional,
-                )
+        self.log_end_offset = producers.map_end_offset = last_offset + 1
+        if decision is not None:
+            producers.apply(decision)
         return AppendInfo(
             offset,
             last_offset,
@@ -368,29 +344,29 @@ class PartitionLog:
             segment = self._next_segment(first.size_in_bytes, first.last_offset, first.base_offset, now_ms)
         room = self.config.segment_bytes - segment.size
         marks: list[BatchMark] = []
+        decisions: list[ProducerDecision | None] = []
         size = 0
-        aborted = None
         for position, header in batches:
             if marks and (size + header.size_in_bytes > room or not segment.can_hold(header.last_offset)):
                 break
-            marker = marker_of(header, view[position : position + header.size_in_bytes])
-            if marker is not None:
-                if marks:
-                    # The transaction that this marker ends is known only when the batches before it are written.
-                    break
-                aborted = self.producers.aborted_by(header.producer_id, marker, header.base_offset)
+            decision = self.producers.accepted(header, view[position : position + header.size_in_bytes])
+            if marks and decision is not None and decision.marker is not None:
+                # The transaction that this marker ends is known only when the batches before it are written.
+                break
+            decisions.append(decision)
             marks.append(BatchMark(header.size_in_bytes, header.last_offset, header.max_timestamp))
             size += header.size_in_bytes
         group = batches[: len(marks)]
         for _, header in group:
             if header.partition_leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(header.partition_leader_epoch, header.base_offset)
-        if aborted is not None:
-            self._index_aborted(segment, aborted)
+        if decisions[0] is not None and decisions[0].aborted is not None:
+            self._index_aborted(segment, decisions[0].aborted)
         segment.append((view[start : start + size],), size, marks)
-        for position, header in group:
-            self.producers.replay(header, view[position : position + header.size_in_bytes])
-        self.log_end_offset = group[-1][1].next_offset
+        for decision in decisions:
+            if decision is not None:
+                self.producers.apply(decision)
+        self.log_end_offset = self.producers.map_end_offset = group[-1][1].next_offset
         return len(marks)
 
     def _next_segment(self, size: int, last_offset: int, base_offset: int, now_ms: int) -> Segment:

@@ -5,8 +5,7 @@ Responsible for checking a producer's next batch (KIP-98, KIP-360, KIP-890), for
 transactions: their markers arrive as control batches.
 
 Invariants:
-* `check` changes nothing. `apply` is called when the batch is in the log, and it cannot fail: what was checked is
-  applied unchanged.
+* `judge` changes nothing. `apply` carries out its decision when the batch is in the log, and it cannot fail.
 * Within a producer epoch the sequence of a batch follows the last one (2^31 - 1 is followed by 0); epochs only rise.
 * The state is a function of the log: replaying its batches from a snapshot restores the state of the running log. But a
   snapshot has only the last batch per producer (earlier_batches.py finds the others). Verifications are not part of the
@@ -20,7 +19,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker_log.log_config import AppendOrigin
 from pykbroker_log.open_transactions import NO_TRANSACTIONS, OpenTransactions
@@ -31,6 +31,9 @@ from pykbroker_wire.records.batch import CONTROL, MAX_INT32, NO_SEQUENCE, TRANSA
 from pykbroker_wire.records.control import ControlRecord, ControlType, parse_control
 from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.record import iter_records
+
+if TYPE_CHECKING:
+    from pykbroker_log.validate import Validated
 
 KEPT_BATCHES = 5
 DEFAULT_EXPIRATION_MS = 86_400_000
@@ -50,7 +53,8 @@ class CorruptProducerSnapshot(ValueError):
     pass
 
 
-class BatchMetadata(NamedTuple):
+@dataclass(slots=True)
+class BatchMetadata:
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -94,11 +98,10 @@ class ProducerEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def raise_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.batches.clear()
-            self.epoch = epoch
-            self.is_partial = False
+    def begin_epoch(self, epoch: int) -> None:
+        self.batches.clear()
+        self.epoch = epoch
+        self.is_partial = False
 
     def repeated_by(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """Return the kept batch with these sequence numbers, or None."""
@@ -113,6 +116,23 @@ class ProducerEntry:
         room = KEPT_BATCHES - len(self.batches)
         if room > 0:
             self.batches[:0] = earlier[-room:]
+
+
+@dataclass(slots=True)
+class ProducerDecision:
+    """The verdict on one batch of a producer, which `ProducerStates.apply` carries out."""
+
+    producer_id: int
+    epoch: int
+    #: The batch as its producer's entry keeps it, or the earlier batch that it repeats.
+    batch: BatchMetadata
+    is_transactional: bool
+    #: True if the log has the batch already: then it is neither written nor applied again.
+    is_repetition: bool = False
+    #: The end of a transaction, which is the only content of its batch; None for data.
+    marker: ControlRecord | None = None
+    #: The transaction that the marker aborts, for the transaction index; None if it aborts none.
+    aborted: AbortedTxn | None = None
 
 
 class ActiveProducer(NamedTuple):
@@ -153,40 +173,68 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self.entries)
 
-    # -- checks
+    # -- decisions
 
-    def check(
-        self,
-        producer_id: int,
-        epoch: int,
-        first_sequence: int,
-        last_sequence: int,
-        attributes: int,
-        origin: AppendOrigin,
-        guard: object | None = None,
-    ) -> BatchMetadata | None:
-        """Return None if the batch may be appended, or the earlier batch that it repeats. Otherwise raises
-        KafkaError."""
-        entry = self.entries.get(producer_id)
+    def judge(
+        self, batch: Validated, origin: AppendOrigin, guard: object | None = None, transaction_version: int = 0
+    ) -> ProducerDecision | None:
+        """Decide about a batch of a producer that has its offsets and is to be written. Return None if it changes no
+        producer. Raises KafkaError.
+
+        `guard` is what `begin_verification` has returned for the batch. `transaction_version` decides by which rules
+        the epoch of a marker is checked.
+        """
+        attributes = batch.attributes
+        if attributes & CONTROL:
+            decision = self.accepted(BatchHeader.parse(batch.records), batch.records)
+            if decision is not None:
+                self._check_marker(decision, transaction_version)
+            return decision
+        producer_id = batch.producer_id
+        epoch = batch.producer_epoch
         is_transactional = attributes & TRANSACTIONAL != 0
-        if entry is None:
-            if not is_transactional and not self._verifying:
-                return None
-            entry = _NOBODY
-        is_client = origin is AppendOrigin.CLIENT
-        if is_client and epoch == entry.epoch:
-            batches = entry.batches
-            if (
-                batches
-                and first_sequence == batches[-1].last_sequence + 1
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch == entry.epoch and origin is AppendOrigin.CLIENT:
+            kept = entry.batches
+            # Usually the batch is the next one in order, and then it repeats none of the kept batches.
+            if not (
+                kept
+                and batch.base_sequence == kept[-1].last_sequence + 1
                 and (entry.txn_first_offset >= 0) is is_transactional
                 and not self._verifying
             ):
-                # The usual case, the next batch in order: it repeats none of the kept batches.
+                original = entry.repeated_by(batch.base_sequence, batch.last_sequence)
+                if original is not None:
+                    return ProducerDecision(producer_id, epoch, original, is_transactional, is_repetition=True)
+                self._check_data(entry, batch, origin, guard)
+        elif entry is not None or is_transactional or self._verifying:
+            self._check_data(entry or _NOBODY, batch, origin, guard)
+        metadata = BatchMetadata(batch.last_sequence, batch.last_offset, batch.record_count - 1, batch.max_timestamp)
+        return ProducerDecision(producer_id, epoch, metadata, is_transactional)
+
+    def accepted(self, header: BatchHeader, batch: memoryview | bytes | None) -> ProducerDecision | None:
+        """Return what a batch means that a leader has accepted, or None if it changes no producer. `batch` is needed
+        only for control batches."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        marker = aborted = None
+        if header.attributes & CONTROL:
+            marker = marker_of(header, batch) if batch is not None else None
+            if marker is None:
                 return None
-            original = entry.repeated_by(first_sequence, last_sequence)
-            if original is not None:
-                return original
+            aborted = self._aborted_by(producer_id, marker, header.base_offset)
+        metadata = BatchMetadata(
+            header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+        )
+        return ProducerDecision(
+            producer_id, header.producer_epoch, metadata, header.is_transactional, marker=marker, aborted=aborted
+        )
+
+    def _check_data(self, entry: ProducerEntry, batch: Validated, origin: AppendOrigin, guard: object | None) -> None:
+        """Check that a batch of data that repeats no kept batch may be appended. Raises KafkaError."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        is_transactional = batch.attributes & TRANSACTIONAL != 0
         if epoch < entry.epoch:
             raise _old_epoch(producer_id, epoch, entry)
         if (
@@ -196,15 +244,14 @@ class ProducerStates:
             and not self.verifications.is_current(producer_id, guard)
         ):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here")
-        if is_client:
+        if origin is AppendOrigin.CLIENT:
             if self._verifying:
-                self.verifications.check_sequence(producer_id, first_sequence, knows_batches=bool(entry.batches))
-            self._check_sequence(entry, epoch, first_sequence)
+                self.verifications.check_sequence(producer_id, batch.base_sequence, knows_batches=bool(entry.batches))
+            self._check_sequence(entry, epoch, batch.base_sequence)
         if entry.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} wrote outside of its ongoing transaction"
             )
-        return None
 
     def partial(self, producer_id: int, epoch: int) -> ProducerEntry | None:
         """Return the producer if its batches in this epoch are known only from a snapshot, else None."""
@@ -230,7 +277,7 @@ class ProducerStates:
         )
 
     def takes_guard(self, producer_id: int, epoch: int, guard: object) -> bool:
-        """Return True if the guard is still valid, or `check` does not need it: the transaction is open by now, the
+        """Return True if the guard is still valid, or `judge` does not need it: the transaction is open by now, the
         epoch is an old one, or verification is off."""
         if not self.verify or self.verifications.is_current(producer_id, guard):
             return True
@@ -255,10 +302,11 @@ class ProducerStates:
                 f"producer {entry.producer_id} sent sequence number {first_sequence} after {last}",
             )
 
-    def check_marker(self, producer_id: int, epoch: int, marker: ControlRecord, transaction_version: int = 0) -> None:
+    def _check_marker(self, decision: ProducerDecision, transaction_version: int) -> None:
         """Check that a marker may be appended. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        producer_id, epoch, marker = decision.producer_id, decision.epoch, decision.marker
         entry = self.entries.get(producer_id)
-        if entry is None:
+        if entry is None or marker is None:
             return
         if transaction_version >= _EPOCH_PER_TRANSACTION:
             # The marker raises the epoch. A marker that does not is a repetition if no transaction is open (a response
@@ -275,7 +323,7 @@ class ProducerStates:
                 f"the last one seen is {entry.coordinator_epoch}",
             )
 
-    def aborted_by(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTxn | None:
+    def _aborted_by(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTxn | None:
         """Return the transaction that this marker is about to abort, or None if it commits or no data belongs to it."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.txn_first_offset < 0 or marker.type is not ControlType.ABORT:
@@ -285,31 +333,37 @@ class ProducerStates:
 
     # -- change
 
-    def apply(
-        self,
-        producer_id: int,
-        epoch: int,
-        last_sequence: int,
-        first_offset: int,
-        last_offset: int,
-        timestamp: int,
-        is_transactional: bool,
-    ) -> None:
-        """Apply a batch of data that is in the log now."""
-        entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
-        entry.raise_epoch(epoch)
+    def apply(self, decision: ProducerDecision) -> None:
+        """Carry out the decision about a batch that is in the log now."""
+        batch = decision.batch
+        entry = self.entries.get(decision.producer_id) or self._add(ProducerEntry(decision.producer_id))
+        if decision.epoch != entry.epoch:
+            entry.begin_epoch(decision.epoch)
+        entry.last_timestamp = batch.timestamp
+        if decision.marker is not None:
+            self._end_transaction(entry, decision.marker, batch.last_offset)
+            return
         batches = entry.batches
         if len(batches) == KEPT_BATCHES:
             del batches[0]
-        batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
-        entry.last_timestamp = timestamp
-        if is_transactional:
-            self.verifications.drop(producer_id)
+        batches.append(batch)
+        if decision.is_transactional:
+            self.verifications.drop(entry.producer_id)
             if entry.txn_first_offset < 0:
-                entry.txn_first_offset = first_offset
-                if self.transactions is NO_TRANSACTIONS:
-                    self.transactions = OpenTransactions()
-                self.transactions.begin(first_offset)
+                self._begin_transaction(entry, batch.first_offset)
+
+    def _begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
+        entry.txn_first_offset = first_offset
+        if self.transactions is NO_TRANSACTIONS:
+            self.transactions = OpenTransactions()
+        self.transactions.begin(first_offset)
+
+    def _end_transaction(self, entry: ProducerEntry, marker: ControlRecord, marker_offset: int) -> None:
+        self.verifications.drop(entry.producer_id)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, -1
+        if first_offset >= 0:
+            self.transactions.decide(first_offset, marker_offset)
 
     def _add(self, entry: ProducerEntry) -> ProducerEntry:
         if not self.entries:
@@ -317,41 +371,15 @@ class ProducerStates:
         self.entries[entry.producer_id] = entry
         return entry
 
-    def apply_marker(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
-        """Apply an end-transaction marker that is in the log now."""
-        entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
-        self.verifications.drop(producer_id)
-        entry.raise_epoch(epoch)
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp = timestamp
-        first_offset, entry.txn_first_offset = entry.txn_first_offset, -1
-        if first_offset >= 0:
-            self.transactions.decide(first_offset, offset)
-
     def replay(self, header: BatchHeader, batch: memoryview | bytes | None) -> AbortedTxn | None:
         """Apply a batch that is already in the log, and return the transaction that it aborts, or None. `batch` is
         needed only for control batches."""
-        aborted = None
-        if header.producer_id >= 0:
-            if header.attributes & CONTROL:
-                marker = marker_of(header, batch) if batch is not None else None
-                if marker is not None:
-                    aborted = self.aborted_by(header.producer_id, marker, header.base_offset)
-                    self.apply_marker(
-                        header.producer_id, header.producer_epoch, marker, header.base_offset, header.max_timestamp
-                    )
-            else:
-                self.apply(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.last_sequence,
-                    header.base_offset,
-                    header.last_offset,
-                    header.max_timestamp,
-                    header.is_transactional,
-                )
+        decision = self.accepted(header, batch)
         self.map_end_offset = header.next_offset
-        return aborted
+        if decision is None:
+            return None
+        self.apply(decision)
+        return decision.aborted
 
     # -- transactions
 

@@ -8,7 +8,14 @@ from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates, decode_snapshot
+from pykbroker_log.producers import (
+    BatchMetadata,
+    CorruptProducerSnapshot,
+    ProducerDecision,
+    ProducerStates,
+    decode_snapshot,
+)
+from pykbroker_log.validate import Validated, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 from testkit.logs.helpers import NOW, batch, open_log, values
@@ -275,10 +282,61 @@ def test_followers_take_what_the_leader_accepted() -> None:
     assert send(follower, 2) == (2, True)
 
 
+def checked(seq: int, offset: int, *, epoch: int = 0, txn: bool = False) -> Validated:
+    made = bytearray(batch(b"v", pid=7, epoch=epoch, seq=seq, txn=txn))
+    return validate_and_assign(made, LogConfig(), offset=offset, leader_epoch=0, now_ms=NOW)
+
+
+def test_a_decision_changes_no_producer_before_it_is_applied() -> None:
+    states = ProducerStates()
+    first = states.judge(checked(0, 10), AppendOrigin.CLIENT)
+    assert first is not None
+    assert not first.is_repetition
+    assert not len(states)
+    states.apply(first)
+    assert states.entries[7].batches == [first.batch] == [BatchMetadata(0, 10, 0, NOW)]
+    before = states.encode()
+    begins = states.judge(checked(1, 11, txn=True), AppendOrigin.CLIENT)
+    assert begins is not None
+    assert (states.encode(), states.transactions.first_unstable) == (before, -1)
+    states.apply(begins)
+    assert states.transactions.first_unstable == 11
+
+
+def test_the_decision_about_a_repetition_has_the_batch_that_the_log_has() -> None:
+    states = ProducerStates()
+    for seq in range(2):
+        decision = states.judge(checked(seq, seq), AppendOrigin.CLIENT)
+        assert decision is not None
+        states.apply(decision)
+    again = states.judge(checked(0, 2), AppendOrigin.CLIENT)
+    assert again is not None
+    assert (again.is_repetition, again.batch.first_offset) == (True, 0)
+    # A batch of the log's own leader is not looked up.
+    with pytest.raises(KafkaError):
+        states.judge(checked(0, 2, epoch=-1), AppendOrigin.COORDINATOR)
+
+
+def test_the_decision_about_a_marker_has_the_transaction_that_it_aborts() -> None:
+    states = ProducerStates()
+    begins = states.judge(checked(0, 3, txn=True), AppendOrigin.CLIENT)
+    assert begins is not None
+    states.apply(begins)
+    data = bytearray(end_txn_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW))
+    ends = validate_and_assign(data, LogConfig(), offset=4, leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    decision = states.judge(ends, AppendOrigin.COORDINATOR)
+    assert decision is not None
+    assert decision.aborted is not None
+    assert (decision.aborted.first_offset, decision.aborted.last_offset) == (3, 4)
+    assert states.entries[7].txn_first_offset == 3
+    states.apply(decision)
+    assert states.entries[7].txn_first_offset == -1
+
+
 def test_snapshot_bytes() -> None:
     states = ProducerStates()
     assert states.encode() == bytes.fromhex("0001 48674bc7 00000000")
-    states.apply(7, 1, 5, 10, 12, NOW, True)
+    states.apply(ProducerDecision(7, 1, BatchMetadata(5, 12, 2, NOW), True))
     data = states.encode()
     assert len(data) == 10 + 46
     (entry,) = decode_snapshot(data)

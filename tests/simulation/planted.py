@@ -255,7 +255,7 @@ def followers_forget_producers() -> Iterator[None]:
     append = PartitionLog.append_as_follower
 
     def without_producers(self: PartitionLog, records: Any, *, now_ms: int = 0) -> Any:
-        with mock.patch.object(type(self.producers), "replay", return_value=None):
+        with mock.patch.object(type(self.producers), "apply", return_value=None):
             return append(self, records, now_ms=now_ms)
 
     with mock.patch.object(PartitionLog, "append_as_follower", without_producers):
