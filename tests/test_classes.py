@@ -20,7 +20,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.controller.state.ControllerState": (24, 17, NOT_YET),
     "pykbroker.crossing.control_end.ControlEnd": (14, 18, NOT_YET),
     "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17, NOT_YET),
-    "pykbroker.metadata.delta.MetadataDelta": (36, 14, NOT_YET),
     "pykbroker.net.client.ClientConnection": (23, 17, NOT_YET),
     "pykbroker.net.connection.Connection": (36, 26, NOT_YET),
     "pykbroker.net.listener.Listener": (13, 22, NOT_YET),

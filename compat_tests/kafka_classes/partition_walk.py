@@ -12,7 +12,6 @@ from typing import Any
 
 from pykbroker.controller.partition_change import ElectionKind, PartitionChange
 from pykbroker.controller.reassignment import begin
-from pykbroker.metadata.delta import merge_partition
 from pykbroker.metadata.image import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -23,6 +22,7 @@ from pykbroker.metadata.image import (
 )
 from pykbroker.metadata.records import encode_record
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker.metadata.topics_delta import merge_partition
 from pykbroker_wire.primitives import uuid_to_str
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 

@@ -8,9 +8,9 @@ from pykbroker.controller.elections import leader_and_isr_updates, partition_cha
 from pykbroker.controller.partition_change import ElectionKind
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
-from pykbroker.metadata.delta import NO_LEADER_CHANGE, merge_partition
 from pykbroker.metadata.image import RECOVERED, RECOVERING, PartitionImage, TopicImage
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker.metadata.topics_delta import NO_LEADER_CHANGE, merge_partition
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_partition as ap
 from pykbroker_wire.messages import assign_replicas_to_dirs as ar

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from pykbroker.metadata.delta import NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE
 from pykbroker.metadata.image import NO_LEADER, RECOVERING, PartitionImage
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker.metadata.topics_delta import NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 
 #: Before this metadata.version (3.6-IV0) a shrinking ISR needs a new leader epoch (KAFKA-15021).

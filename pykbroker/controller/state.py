@@ -198,9 +198,9 @@ class ControllerState:
 
     def _install(self, change: Change) -> None:
         delta = change.delta
-        for topic in delta.topics_deleted.values():
+        for topic in delta.topics.deleted.values():
             self._remove_name(topic.name)
-        for topic_delta in delta.topics_changed.values():
+        for topic_delta in delta.topics.changed.values():
             if topic_delta.created:
                 self._add_name(topic_delta.name)
         if self._existing_acls is not None:
@@ -237,7 +237,7 @@ class ControllerState:
         else:
             assert isinstance(record, (FenceBrokerRecord, UnfenceBrokerRecord))
             broker_id = record.id
-        broker = delta.broker(broker_id)
+        broker = delta.cluster.broker(broker_id)
         if broker is not None:
             self.heartbeats.register(broker_id, broker.fenced)
 

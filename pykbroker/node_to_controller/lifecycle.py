@@ -232,7 +232,7 @@ class BrokerLifecycle:
         loader)."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or not self._registered:
             return
-        changed = delta.brokers_changed
+        changed = delta.cluster.brokers_changed
         upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
         if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
             self._registered = False

@@ -176,13 +176,13 @@ class ReplicaTable:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Take over changed metadata."""
         self._image = new
-        for topic in delta.topics_deleted.values():
+        for topic in delta.topics.deleted.values():
             for partition in list(self._partitions.get(topic.name, {}).values()):
                 if partition.topic_id == topic.id:
                     self._remove(partition)
             self.quotas.configure(topic.name, new.configs.of(ConfigResource.TOPIC, topic.name))
         self._follow_configs(delta, new)
-        for changed in delta.topics_changed.values():
+        for changed in delta.topics.changed.values():
             for index, image in changed.partitions.items():
                 if self.node_id in image.replicas:
                     self._apply(changed.name, changed.id, index, image)
@@ -190,7 +190,7 @@ class ReplicaTable:
                     mine = self._partitions.get(changed.name, {}).get(index)
                     if mine is not None:
                         self._remove(mine)
-        if delta.brokers_changed:
+        if delta.cluster.brokers_changed:
             for partition in self:
                 with contained(partition, "a change of a broker could not be taken over"):
                     partition.brokers_changed()

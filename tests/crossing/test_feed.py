@@ -50,7 +50,7 @@ class Seen:
         assert delta.image is old or old is EMPTY_IMAGE
         applied = delta.apply(new.offset, new.epoch, new.timestamp_ms)
         assert applied == new
-        gone = {topic.id for topic in delta.topics_deleted.values()}
+        gone = {topic.id for topic in delta.topics.deleted.values()}
         assert gone == old.topics.by_id.keys() - new.topics.by_id.keys()
         self.image = new
         self.offsets.append(new.offset)

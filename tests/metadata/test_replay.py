@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.controller.state import ControllerState
-from pykbroker.metadata.delta import MetadataDelta, MetadataReplayError
+from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.records import decode_record, encode_record, encode_records
+from pykbroker.metadata.replay_error import MetadataReplayError
 from pykbroker.metadata.snapshot import image_records, snapshot_values
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored import metadata as r

@@ -117,7 +117,7 @@ class GroupService:
         changed = self.topics.publish(delta, old, new)
         if changed:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_changed(changed, now_ms))
-        deleted = [(topic.name, topic.id) for topic in delta.topics_deleted.values()]
+        deleted = [(topic.name, topic.id) for topic in delta.topics.deleted.values()]
         if deleted:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
 

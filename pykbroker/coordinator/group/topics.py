@@ -40,9 +40,9 @@ class GroupTopics:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> set[str]:
         """Take a new image. Return the names of topics that were created, deleted or changed."""
         self.image = new
-        changed = {topic.name for topic in delta.topics_changed.values()}
-        changed.update(topic.name for topic in delta.topics_deleted.values())
-        if any(topic_id not in old.topics.by_id for topic_id in delta.topics_changed):
+        changed = {topic.name for topic in delta.topics.changed.values()}
+        changed.update(topic.name for topic in delta.topics.deleted.values())
+        if any(topic_id not in old.topics.by_id for topic_id in delta.topics.changed):
             self.new_topics_offset = new.offset
         for name in changed:
             self._hashes.pop(name, None)

@@ -147,7 +147,7 @@ class TransactionService:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Take a change of the metadata. Partitions whose markers wait for a leader may have one now."""
         self._partitions.look(new)
-        if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
+        if delta.topics.changed or delta.topics.deleted or delta.cluster.brokers_changed:
             self.sender.leaders_changed()
 
     def partition_of(self, transactional_id: str) -> int:

@@ -238,4 +238,4 @@ def _may_be_unclean(image: MetadataImage, topic: TopicImage) -> bool:
 
 
 def _partitions_changed(delta: MetadataDelta) -> set[Key]:
-    return {(topic_id, index) for topic_id, topic in delta.topics_changed.items() for index in topic.partitions}
+    return {(topic_id, index) for topic_id, topic in delta.topics.changed.items() for index in topic.partitions}
