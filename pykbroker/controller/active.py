@@ -27,6 +27,7 @@ from pykbroker.controller.brokers import elect_held_leaders, fence_gone_broker, 
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
 from pykbroker.controller.eligible import cluster_min_isr
 from pykbroker.controller.heartbeats import BrokerSession
+from pykbroker.controller.offset_control import OffsetControl
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import Checkpoint, ControllerState
 from pykbroker.metadata.delta import MetadataDelta
@@ -108,7 +109,6 @@ class ActiveController:
         self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
-        self.committed_offset = -1
         self._runtime = runtime
         self._quorum = quorum
         self._config = config
@@ -119,13 +119,7 @@ class ActiveController:
         )
         self._own_incarnation = own_incarnation
         self._node_id = node_id
-        #: the last offset in `state`
-        self._replayed_offset = -1
-        # The part of `state` that remains when leadership is lost.
-        self._committed = Checkpoint(EMPTY_IMAGE)
-        # The last offset of each batch, and the state up to it, which becomes `_committed` when the batch is committed.
-        # A large operation is several batches.
-        self._appended: deque[tuple[int, Checkpoint]] = deque()
+        self._offsets = OffsetControl(self.state.checkpoint())
         self._pending: deque[_Pending] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
@@ -140,6 +134,11 @@ class ActiveController:
     def next_offset(self) -> int:
         """The offset at which the next batch begins, which is the epoch of a broker that registers now."""
         return self._quorum.log_end_offset
+
+    @property
+    def committed_offset(self) -> int:
+        """The offset of the last committed record, -1 before there is one."""
+        return self._offsets.committed_offset
 
     @property
     def kraft_version(self) -> int:
@@ -182,10 +181,10 @@ class ActiveController:
             logger.exception("[Controller id=%d] %s failed", self._node_id, name)
             future.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return future
-        if self.committed_offset >= self._replayed_offset:
+        if self._offsets.is_committed:
             future.set_result(result.response)
         else:
-            self._pending.append(_Pending(self._replayed_offset, future, result.response))
+            self._pending.append(_Pending(self._offsets.replayed_offset, future, result.response))
         self._arm_session_timer()
         return future
 
@@ -217,8 +216,7 @@ class ActiveController:
             # No more decisions are based on this state. When the batch is committed the node ends (`handle_commit`).
             self._fault = error
             raise
-        self._replayed_offset = last_offset
-        self._appended.append((last_offset, state.checkpoint()))
+        self._offsets.appended(last_offset, state.checkpoint())
         self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
@@ -231,15 +229,13 @@ class ActiveController:
 
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
         last_offset = base_offset + len(values) - 1
-        if self._fault is not None and last_offset > self._replayed_offset:
-            raise RuntimeError(f"the batch at {base_offset} could not be replayed") from self._fault
-        if last_offset > self._replayed_offset:
+        offsets = self._offsets
+        if last_offset > offsets.replayed_offset:
+            if self._fault is not None:
+                raise RuntimeError(f"the batch at {base_offset} could not be replayed") from self._fault
             self.state.replay([decode_record(value) for value in values], base_offset, epoch)
-            self._replayed_offset = last_offset
-            self._committed = self.state.checkpoint()
-        self.committed_offset = max(self.committed_offset, last_offset)
-        while self._appended and self._appended[0][0] <= last_offset:
-            _, self._committed = self._appended.popleft()
+            offsets.appended(last_offset, self.state.checkpoint())
+        offsets.committed(last_offset)
         while self._pending and self._pending[0].offset <= last_offset:
             pending = self._pending.popleft()
             if not pending.future.done():
@@ -249,10 +245,10 @@ class ActiveController:
         delta = MetadataDelta(EMPTY_IMAGE)
         for value in values:
             delta.replay(decode_record(value))
-        self._committed = Checkpoint(delta.apply(offset, epoch))
+        checkpoint = Checkpoint(delta.apply(offset, epoch))
         self.state.registration_offsets.clear()
-        self.state.reset(self._committed)
-        self._replayed_offset = self.committed_offset = offset
+        self.state.reset(checkpoint)
+        self._offsets.begin(offset, checkpoint)
 
     def handle_leader(self, leader_id: int | None, epoch: int) -> None:
         if self._stopped:
@@ -286,13 +282,11 @@ class ActiveController:
         self.is_active = False
         self._stop_timers()
         pending, self._pending = self._pending, deque()
-        self._appended.clear()
         # The next leader may overwrite all uncommitted records. A metadata transaction whose committed part has no end
         # stays open. The next leader aborts it, and that may be this node.
-        self.state.reset(self._committed)
+        self.state.reset(self._offsets.revert())
         self._fault = None
         self.state.stop_sessions()
-        self._replayed_offset = self.committed_offset
         for waiting in pending:
             if not waiting.future.done():
                 waiting.future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))

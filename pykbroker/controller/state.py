@@ -14,6 +14,7 @@ from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
+from pykbroker.controller.name_collisions import NameCollisions
 from pykbroker.controller.placement import UsableBroker
 from pykbroker.liveness import EARLY_FENCING
 from pykbroker.metadata.delta import MetadataDelta
@@ -101,14 +102,13 @@ class ControllerState:
         self.policies = policies or Policies()
         self.image: MetadataImage = EMPTY_IMAGE
         self.heartbeats = Heartbeats()
-        self.fences_early = config.bool(EARLY_FENCING)
         self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
         #: elections that wait because of an early fence
         self.held = HeldElections()
         #: the offset of each broker's newest registration record: a broker is caught up once it has read that record
         self.registration_offsets: dict[int, int] = {}
-        #: normalised name -> names of topics that would share metric names with it
-        self.collisions: dict[str, set[str]] = {}
+        #: topics that would share metric names
+        self.collisions = NameCollisions()
         # Made when the first ACL is created.
         self._existing_acls: set[Acl] | None = None
         # The image without the changes of an open metadata transaction, which `image` includes.
@@ -164,9 +164,9 @@ class ControllerState:
         """Set `image` to an image that does not follow from the last image by one delta."""
         self.image = image
         self._existing_acls = None
-        self.collisions = {}
+        self.collisions.clear()
         for name in image.topics.by_name:
-            self._add_name(name)
+            self.collisions.add(name)
         self.registration_offsets = {
             broker_id: self.registration_offsets.get(broker_id, image.offset) for broker_id in image.brokers
         }
@@ -187,7 +187,7 @@ class ControllerState:
             self.heartbeats.register(broker.id, broker.fenced)
             if not broker.fenced:
                 self.sessions.touch(BrokerSession(broker.id, broker.epoch), now_ms)
-            elif self.fences_early:
+            elif self.config.bool(EARLY_FENCING):
                 self.held.hold(broker.id, now_ms + self.sessions.timeout_ms)
 
     def stop_sessions(self) -> None:
@@ -199,10 +199,10 @@ class ControllerState:
     def _install(self, change: Change) -> None:
         delta = change.delta
         for topic in delta.topics.deleted.values():
-            self._remove_name(topic.name)
+            self.collisions.remove(topic.name)
         for topic_delta in delta.topics.changed.values():
             if topic_delta.created:
-                self._add_name(topic_delta.name)
+                self.collisions.add(topic_delta.name)
         if self._existing_acls is not None:
             for acl_id, acl in delta.acls_changed.items():
                 if (before := delta.image.acls.get(acl_id)) is not None:
@@ -210,18 +210,6 @@ class ControllerState:
                 if acl is not None:
                     self._existing_acls.add(acl)
         self.image = self._whole = change.image
-
-    def _add_name(self, name: str) -> None:
-        if has_collision_characters(name):
-            self.collisions.setdefault(unify_collision_characters(name), set()).add(name)
-
-    def _remove_name(self, name: str) -> None:
-        if has_collision_characters(name):
-            unified = unify_collision_characters(name)
-            names = self.collisions.get(unified, set())
-            names.discard(name)
-            if not names:
-                self.collisions.pop(unified, None)
 
     def _replay_broker(self, delta: MetadataDelta, record: TopLevel, offset: int) -> None:
         if isinstance(record, UnregisterBrokerRecord):
@@ -323,16 +311,6 @@ class ControllerState:
         key = "min.insync.replicas"
         text = self.image.configs.of(ConfigResource.TOPIC, topic).get(key)
         return min(replication_factor, int(text) if text is not None else self.effective_config().int(key))
-
-
-def has_collision_characters(name: str) -> bool:
-    """Return True for names with `_` or `.`. Metric names have `_` in place of `.`, so two topics whose names differ
-    only in these would share metric names."""
-    return "_" in name or "." in name
-
-
-def unify_collision_characters(name: str) -> str:
-    return name.replace(".", "_")
 
 
 _ABOUT_BROKERS = frozenset(

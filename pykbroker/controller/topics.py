@@ -14,7 +14,7 @@ from pykbroker.controller.configs import Alteration, AlterOperation, effective_t
 from pykbroker.controller.eligible import clear_records
 from pykbroker.controller.placement import place
 from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, failure, verdict_of
-from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
+from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
@@ -80,12 +80,11 @@ def _check_total(state: ControllerState, topics: Iterable[CreatableTopic]) -> No
 def _check_name(state: ControllerState, name: str) -> None:
     if name in state.image.topics.by_name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if has_collision_characters(name):
-        colliding = state.collisions.get(unify_collision_characters(name))
-        if colliding:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {min(colliding)}"
-            )
+    colliding = state.collisions.of(name)
+    if colliding:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {min(colliding)}"
+        )
     problem = topic_name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")

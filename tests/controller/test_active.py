@@ -293,7 +293,7 @@ def test_a_snapshot_is_a_start() -> None:
         await second.lead()
         await clock.advance(0.1)
         assert kinds(second) == []
-        assert second.controller.state.collisions == {"a_b": {"a.b"}}
+        assert second.controller.state.collisions.of("a_b") == {"a.b"}
         assert second.loader.image.topics == image.topics
         first.close()
         second.close()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+
 from pykbroker.api import produce
 from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
