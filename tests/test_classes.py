@@ -37,8 +37,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker_log.memory_disk.MemoryDisk": (37, 14, NOT_YET),
     "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),
     "pykbroker_log.segment.Segment": (56, 21, NOT_YET),
-    "pykbroker_raft.current_role.CurrentRole": (32, 10, NOT_YET),
-    "pykbroker_raft.raft_node.RaftNode": (37, 15, NOT_YET),
 }
 
 

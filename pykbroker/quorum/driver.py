@@ -136,7 +136,7 @@ class QuorumDriver:
         if self._started is None:
             return None
         node = self.node
-        return None if node.leader_id == self.node_id and not node.is_leader else node.leader_id
+        return None if node.state.leader_id == self.node_id and not node.is_leader else node.state.leader_id
 
     @property
     def leader(self) -> Destination | None:
@@ -369,7 +369,7 @@ class QuorumDriver:
             self._working = False
         if not self._stopped:
             self._arm_timer()
-        self._lines.voters(self.node.voters, self.kraft_version, self.node.electors)
+        self._lines.voters(self.node.voters, self.kraft_version, self.node.history.electors)
         if self._handed_on is not None and not self._handed_on.done():
             state = self.node.state
             if not isinstance(state, Resigned) or not state.unacknowledged:
@@ -452,7 +452,7 @@ class QuorumDriver:
             storage.set_high_watermark(ready.high_watermark)
             self._listeners.advance(ready.high_watermark, self.node.promised)
         if ready.leader is not None:
-            self._lines.leader(self.node.role, ready.leader)
+            self._lines.leader(self.node.state.role, ready.leader)
             self._listeners.leader_changed(ready.leader)
 
     def _write(self, step: LogStep, values: list[bytes] | None) -> None:

@@ -34,6 +34,7 @@ from pykbroker_raft.states import (
     Unattached,
     check_transition,
 )
+from pykbroker_raft.timeouts import Timeouts
 from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, address
 
 
@@ -55,7 +56,7 @@ class CurrentRole:
         # Replaced in `start`: there is no state before the first `now`.
         self.state: State = Unattached(stored.epoch if stored is not None else 0)
         self._config = config
-        self._chance = chance
+        self.timeouts = Timeouts(config, chance)
         self._log = log
         self._outbox = outbox
         self._connections = connections
@@ -113,14 +114,6 @@ class CurrentRole:
         endpoint = address(self._log.voters.endpoints(voter_id), self._config.listener)
         return None if endpoint is None else Destination(voter_id, endpoint.host, endpoint.port)
 
-    def random_election_timeout_ms(self) -> int:
-        timeout = self._config.election_timeout_ms
-        return timeout + self._chance.randrange(timeout) if timeout > 0 else 0
-
-    def check_quorum_deadline_ms(self, now: Now) -> int:
-        """Return the time at which a leader must resign if no majority fetches from it."""
-        return now.steady_ms + self._config.fetch_timeout_ms * 3 // 2
-
     # The first role
 
     def start(self, now: Now) -> None:
@@ -137,7 +130,7 @@ class CurrentRole:
     def _initial_state(self, now: Now) -> State:
         config, stored, voters = self._config, self._stored, self._log.voters
         last_epoch = self._log.view.last_epoch
-        deadline = now.steady_ms + self.random_election_timeout_ms()
+        deadline = now.steady_ms + self.timeouts.random_election_ms()
         if stored is None or stored.epoch < last_epoch:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
@@ -173,9 +166,9 @@ class CurrentRole:
         if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms
             if deadline <= now.steady_ms:
-                deadline = now.steady_ms + self.random_election_timeout_ms()
+                deadline = now.steady_ms + self.timeouts.random_election_ms()
         else:
-            deadline = now.steady_ms + self.random_election_timeout_ms()
+            deadline = now.steady_ms + self.timeouts.random_election_ms()
         voted = old.voted if epoch == old.epoch else None
         self._become(Unattached(epoch, leader_id, voted, deadline))
         self._connections.reset_all()
@@ -183,7 +176,7 @@ class CurrentRole:
     def give_vote(self, candidate: ReplicaKey, epoch: int, now: Now) -> None:
         """Give the one vote of this epoch. The candidate's log is at least as good, so the election timeout starts
         again."""
-        deadline = now.steady_ms + self.random_election_timeout_ms()
+        deadline = now.steady_ms + self.timeouts.random_election_ms()
         old = self.state
         if isinstance(old, Prospective) and old.epoch == epoch:
             self._become(Prospective(epoch, old.votes, deadline, old.leader_id, old.leader_endpoints, voted=candidate))
@@ -198,7 +191,7 @@ class CurrentRole:
             Prospective(
                 old.epoch,
                 Tally.of(self._log.voters, self._config.node_id),
-                now.steady_ms + self.random_election_timeout_ms(),
+                now.steady_ms + self.timeouts.random_election_ms(),
                 None if own_leadership else old.leader_id,
                 () if own_leadership else self.leader_endpoints,
                 old.voted,
@@ -213,7 +206,7 @@ class CurrentRole:
             Candidate(
                 self.epoch + 1,
                 Tally.of(self._log.voters, self._config.node_id),
-                now.steady_ms + self.random_election_timeout_ms(),
+                now.steady_ms + self.timeouts.random_election_ms(),
                 self._config.key,
             )
         )
@@ -260,7 +253,7 @@ class CurrentRole:
             self._log.view.end_offset,
             QuorumReplicas.of(config.key, voters),
             tuple(sorted(candidate.votes.granted)),
-            self.check_quorum_deadline_ms(now),
+            self.timeouts.check_quorum_deadline_ms(now),
             now.steady_ms,
             told_voters=voters.updated_by_id(config.as_voter) if history.kraft_version < 1 else None,
         )
@@ -297,7 +290,7 @@ class CurrentRole:
                 self._config.node_id,
                 [progress.key for progress in others],
                 {progress.key.id for progress in others},
-                now.steady_ms + self.random_election_timeout_ms(),
+                now.steady_ms + self.timeouts.random_election_ms(),
             )
         )
         self._connections.reset_all()
@@ -340,7 +333,7 @@ class CurrentRole:
         before = self._log.voters
         self._log.append_control(records, leader.epoch, now.wall_ms)
         if self._log.voters is not before:
-            leader.voters_changed(self._log.voters, self.check_quorum_deadline_ms(now))
+            leader.voters_changed(self._log.voters, self.timeouts.check_quorum_deadline_ms(now))
 
     def count_self(self) -> None:
         """Count the records that this replica has fsynced."""

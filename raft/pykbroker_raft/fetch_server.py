@@ -144,7 +144,7 @@ class FetchServer:
         """Record a fetch of a voter. A leader steps down if a majority no longer fetches from it."""
         progress = leader.replicas.find(replica)
         if progress is not None and leader.replicas.is_voter(progress):
-            leader.voter_fetched(replica.id, self._roles.check_quorum_deadline_ms(now))
+            leader.voter_fetched(replica.id, self._roles.timeouts.check_quorum_deadline_ms(now))
 
     def forget(self, token: int) -> None:
         """Drop the fetch with this token; its reply is no longer needed."""

@@ -19,7 +19,7 @@ from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.election import Elections
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.fetch_client import FetchClient
-from pykbroker_raft.fetch_server import FetchServer, Parked
+from pykbroker_raft.fetch_server import FetchServer
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.leader_refusal import LeaderRefusal
@@ -31,7 +31,7 @@ from pykbroker_raft.quorum_epoch import QuorumEpochs
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now, Ready
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.snapshot_transfer import SnapshotTransfer
-from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
+from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykbroker_raft.voter_changes import VoterChanges
 from pykbroker_raft.voters import Endpoints, VoterHistory, VoterSet
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -110,7 +110,15 @@ class RaftNode:
             UpdateRaftVoterResponse: membership.handle_update_response,
             VoteResponse: elections.handle_vote_response,
         }
-        self._elections, self._epochs, self._fetching = elections, epochs, fetching
+        # Each does what the time has made due in this state, and returns the time at which it is to be called again.
+        self._polls: dict[type, Callable[[Any, Now], int]] = {
+            Leader: epochs.poll_leader,
+            Resigned: epochs.poll_resigned,
+            Candidate: elections.poll_candidate,
+            Prospective: elections.poll_prospective,
+            Follower: fetching.poll_follower,
+            Unattached: fetching.poll_unattached,
+        }
 
     # The state of the node
 
@@ -121,14 +129,6 @@ class RaftNode:
     @property
     def epoch(self) -> int:
         return self._roles.epoch
-
-    @property
-    def role(self) -> Role:
-        return self._roles.state.role
-
-    @property
-    def leader_id(self) -> int | None:
-        return self._roles.state.leader_id
 
     @property
     def is_leader(self) -> bool:
@@ -143,10 +143,6 @@ class RaftNode:
         return self._roles.leader_endpoints
 
     @property
-    def shutting_down(self) -> bool:
-        return self._roles.shutting_down
-
-    @property
     def log(self) -> LogView:
         return self._log.view
 
@@ -159,11 +155,6 @@ class RaftNode:
         return self._log.voters
 
     @property
-    def electors(self) -> tuple[int, ...] | None:
-        """The ids of all voters that the newest leader in the log knew; None if the log names no leader."""
-        return self._log.history.electors
-
-    @property
     def high_watermark(self) -> int | None:
         return self._log.high_watermark
 
@@ -171,11 +162,6 @@ class RaftNode:
     def promised(self) -> int | None:
         """The leader's high watermark; `high_watermark` is how much of it this replica has."""
         return self._log.promised
-
-    @property
-    def parked(self) -> Sequence[Parked]:
-        """The fetches that wait for records or a newer high watermark."""
-        return self._fetches.parked
 
     @property
     def deadline_ms(self) -> int | None:
@@ -191,7 +177,7 @@ class RaftNode:
     def start(self, now: Now) -> None:
         """Take the role that is in quorum-state. The only voter elects itself at once."""
         self._roles.start(now)
-        self._poll(now)
+        self.tick(now)
 
     def receive(self, inbound: Inbound, now: Now) -> None:
         """Handle a request of another replica. The reply comes in some later Ready."""
@@ -199,7 +185,7 @@ class RaftNode:
         if handle is None:
             raise TypeError(f"{type(inbound.request).__name__} is no request of the quorum")
         handle(inbound, now)
-        self._poll(now)
+        self.tick(now)
 
     def response(self, correlation_id: int, source: Destination, response: Any | None, now: Now) -> None:
         """Handle the response to an `Outgoing`; `response` is None if there was none. A response that is not expected
@@ -215,35 +201,35 @@ class RaftNode:
         else:
             self._changes.not_answered(source, now)
         self._connections.answered(source.id, correlation_id, success, now.steady_ms)
-        self._poll(now)
+        self.tick(now)
 
     def propose(self, values: Sequence[bytes], now: Now) -> int:
         """Append values as one batch, and return the offset of the last value. It is committed once the high watermark
         passes it. Raises NotLeader, RECORD_LIST_TOO_LARGE."""
         if not self.is_leader:
-            raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
+            raise NotLeader(f"node {self.config.node_id} is {self.state.role.value} in epoch {self.epoch}")
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
         if len(records) > MAX_BATCH_BYTES:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(records)} bytes is above {MAX_BATCH_BYTES}"
             )
         self._log.append_own(records, len(values), self.epoch)
-        self._poll(now)
+        self.tick(now)
         return self.log.end_offset - 1
 
     def raise_kraft_version(self, version: int, now: Now, *, validate_only: bool) -> None:
         """Move from configured voters to voters in the log, in force at once. Raises NotLeader,
         INVALID_UPDATE_VERSION."""
         if not self.is_leader:
-            raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
+            raise NotLeader(f"node {self.config.node_id} is {self.state.role.value} in epoch {self.epoch}")
         self._changes.raise_kraft_version(version, now, validate_only=validate_only)
-        self._poll(now)
+        self.tick(now)
 
     def flushed(self, offset: int, now: Now) -> None:
         """Record that everything below `offset` is durable."""
         if self._log.flushed(offset):
             self._roles.count_self()
-            self._poll(now)
+            self.tick(now)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch, size: int) -> None:
         """Record that the local state machine has written a snapshot of its committed state."""
@@ -258,17 +244,17 @@ class RaftNode:
     ) -> None:
         """Record that a fetched snapshot is in place and the log starts after it."""
         self._snapshotting.installed(snapshot, size, voters, kraft_version, now)
-        self._poll(now)
+        self.tick(now)
 
     def snapshot_refused(self, now: Now) -> None:
         """Record that a fetched snapshot is damaged; the log is as it was."""
         self._snapshotting.refused(now)
-        self._poll(now)
+        self.tick(now)
 
     def snapshot_dropped(self, now: Now) -> None:
         """Record that the disk had no room for a snapshot and has room now: fetch it again from its beginning."""
         self._snapshotting.dropped(now)
-        self._poll(now)
+        self.tick(now)
 
     def forget(self, token: int) -> None:
         """Drop the request with this token; its reply is no longer needed."""
@@ -277,21 +263,17 @@ class RaftNode:
     def leader_refused(self, leader_id: int, epoch: int, now: Now) -> None:
         """Record that the connection to the leader of this epoch ended, and the leader refuses a new one."""
         self._refusal.refused(leader_id, epoch, now)
-        self._poll(now)
+        self.tick(now)
 
     def resign(self, now: Now) -> None:
         """Give up the leadership because the disk failed or the controller asked for it."""
         self._roles.ask_to_resign()
-        self._poll(now)
+        self.tick(now)
 
     def shut_down(self, now: Now) -> None:
         """Give up the leadership and take part in no election."""
         self._roles.shut_down()
-        self._poll(now)
-
-    def tick(self, now: Now) -> None:
-        """Do what the time has made due."""
-        self._poll(now)
+        self.tick(now)
 
     def _lead_no_longer(self) -> None:
         self._fetches.fail_all()
@@ -299,28 +281,14 @@ class RaftNode:
 
     # Timers
 
-    def _poll(self, now: Now) -> None:
-        """Do what time or the last input made due, and compute when to poll again."""
+    def tick(self, now: Now) -> None:
+        """Do what the time or the last input made due, and compute when the next tick is due. Every input ends with
+        it."""
         for _ in range(16):
-            deadline = self._poll_state(now)
+            state = self.state
+            deadline = self._polls[type(state)](state, now)
             if deadline > now.steady_ms:
                 break
         deadline = min(deadline, self._fetches.poll(now), self._changes.poll(now))
         # A due timer that changes nothing must not cause a busy loop.
         self._deadline_ms = max(deadline, now.steady_ms + 1)
-
-    def _poll_state(self, now: Now) -> int:
-        state = self.state
-        match state:
-            case Leader():
-                return self._epochs.poll_leader(state, now)
-            case Resigned():
-                return self._epochs.poll_resigned(state, now)
-            case Candidate():
-                return self._elections.poll_candidate(state, now)
-            case Prospective():
-                return self._elections.poll_prospective(state, now)
-            case Follower():
-                return self._fetching.poll_follower(state, now)
-            case Unattached():
-                return self._fetching.poll_unattached(state, now)

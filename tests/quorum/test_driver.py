@@ -352,10 +352,10 @@ def test_requests_of_the_quorum() -> None:
         assert asyncio.get_running_loop().time() - started >= 0.025
 
         waiting = quorum.handle(fetch(4, 1, 1, max_wait_ms=1 << 30), 18)
-        assert len(quorum.node.parked) == 1
+        assert len(quorum.node._fetches.parked) == 1
         waiting.cancel()
         await asyncio.sleep(0)
-        assert quorum.node.parked == []
+        assert quorum.node._fetches.parked == []
 
         topic = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
         described = quorum.handle(DescribeQuorumRequest(topics=[topic]), 2)

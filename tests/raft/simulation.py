@@ -272,7 +272,7 @@ class Simulation:
         stored_epoch = -1 if node.disk.election is None else node.disk.election.epoch
         node.raft.start(self.now)
         require(node.raft.epoch >= stored_epoch, "R2", f"node {node.id} restarted below its stored epoch")
-        self.trace.append(f"{self.now_ms} start {node.id} {node.raft.role.value} {node.raft.epoch}")
+        self.trace.append(f"{self.now_ms} start {node.id} {node.raft.state.role.value} {node.raft.epoch}")
         self.work(node)
 
     def crash(self, node: SimNode) -> None:
@@ -359,7 +359,7 @@ class Simulation:
         if not step.last:
             return
         data = bytes(node.disk.partial)
-        require(raft.role is not Role.LEADER, "R11", "a leader took a snapshot")
+        require(raft.state.role is not Role.LEADER, "R11", "a leader took a snapshot")
         content = checkpoint.decode(data)
         known = [value for batch in self.committed_below(step.id.offset) for value in self.values_of(batch)]
         require([v for batch in content.values for v in batch] == known, "R11", "a snapshot of something else")
@@ -425,7 +425,7 @@ class Simulation:
     def propose(self) -> None:
         self.at(self.chance.randrange(5, 100), self.propose)
         for node in self.nodes.values():
-            if node.raft is not None and node.raft.is_leader and not node.raft.shutting_down:
+            if node.raft is not None and node.raft.is_leader and not node.raft._roles.shutting_down:
                 values = [b"value-%d" % next(self._values) for _ in range(self.chance.randrange(1, 4))]
                 offset = node.raft.propose(values, self.now)
                 for index, value in enumerate(reversed(values)):
@@ -453,8 +453,8 @@ class Simulation:
         """Report to the node that its leader's port has refused a connection."""
 
         def report(raft: RaftNode) -> None:
-            if raft.leader_id is not None:
-                raft.leader_refused(raft.leader_id, raft.epoch, self.now)
+            if raft.state.leader_id is not None:
+                raft.leader_refused(raft.state.leader_id, raft.epoch, self.now)
 
         self.give(node, node.life, report)
 
@@ -544,7 +544,11 @@ class Simulation:
             require(leader == node.id, "R1", f"epoch {state.epoch} has leaders {leader} and {node.id}")
             self.check_completeness(node)
         if node.config.is_controller is False:
-            require(raft.role in (Role.UNATTACHED, Role.FOLLOWER), "R12", f"observer {node.id} is {raft.role.value}")
+            require(
+                raft.state.role in (Role.UNATTACHED, Role.FOLLOWER),
+                "R12",
+                f"observer {node.id} is {raft.state.role.value}",
+            )
         high_watermark = raft.high_watermark
         if high_watermark is None:
             return

@@ -36,7 +36,7 @@ def test_a_candidate_that_lost_waits_out_its_timeout() -> None:
     assert subject.state is candidate
     assert subject.ready().requests == []
     subject.tick(Now(candidate.election_deadline_ms, 0))
-    assert subject.role is Role.PROSPECTIVE
+    assert subject.state.role is Role.PROSPECTIVE
     assert subject.epoch == candidate.epoch
 
 
@@ -44,7 +44,7 @@ def resigned() -> RaftNode:
     """Voter 1, which led epoch 5 before its restart."""
     subject = node(ElectionState(5, leader_id=1), log=LogView(0, 10, 10, [(5, 0)]))
     subject.start(Now(0, 0))
-    assert subject.role is Role.RESIGNED
+    assert subject.state.role is Role.RESIGNED
     return subject
 
 
@@ -63,7 +63,7 @@ def test_a_resigned_leader_grants_pre_votes_to_an_up_to_date_log() -> None:
     timeout."""
     subject = resigned()
     assert grants(subject, OffsetAndEpoch(10, 5), 5, pre_vote=True)
-    assert subject.role is Role.RESIGNED
+    assert subject.state.role is Role.RESIGNED
     assert subject.epoch == 5
 
 

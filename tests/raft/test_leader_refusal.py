@@ -39,7 +39,7 @@ def answer(subject: RaftNode, now: Now) -> None:
 
 
 def role(subject: RaftNode) -> Role:
-    return subject.role
+    return subject.state.role
 
 
 def asks_for_vote(subject: RaftNode, now: Now) -> bool:

@@ -201,5 +201,5 @@ def test_voter_follows_the_leader_that_another_voter_names() -> None:
     leader = Endpoint("CONTROLLER", "c3", 9093)
     follower.answer(other, rpc.fetch_response(17, ErrorCode.FENCED_LEADER_EPOCH, 3, 2, leader, 0, -1))
     assert isinstance(follower.node.state, Follower)
-    assert (follower.node.leader_id, follower.node.epoch) == (3, 2)
+    assert (follower.node.state.leader_id, follower.node.epoch) == (3, 2)
     assert follower.sent().destination == Destination(3, "c3", 9093)

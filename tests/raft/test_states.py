@@ -112,13 +112,13 @@ def node(stored: ElectionState | None, voters: VoterSet = VOTERS, log: LogView |
 def test_first_role(stored: ElectionState | None, role: Role, epoch: int) -> None:
     subject = node(stored)
     subject.start(Now(0, 0))
-    assert (subject.role, subject.epoch) == (role, epoch)
+    assert (subject.state.role, subject.epoch) == (role, epoch)
 
 
 def test_epoch_of_the_log_counts_when_quorum_state_is_behind() -> None:
     subject = node(ElectionState(2), log=LogView(0, 10, 10, [(1, 0), (4, 5)]))
     subject.start(Now(0, 0))
-    assert (subject.role, subject.epoch) == (Role.UNATTACHED, 4)
+    assert (subject.state.role, subject.epoch) == (Role.UNATTACHED, 4)
 
 
 def test_vote_in_quorum_state_is_kept() -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-
 from pykbroker.api import produce
 from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
@@ -147,7 +146,7 @@ def a_stale_controllers_write() -> Iterator[None]:
     def propose(self: RaftNode, values: list[bytes], now: Now) -> int:
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
         self._log.append_own(records, len(values), self.epoch)
-        self._poll(now)
+        self.tick(now)
         return self.log.end_offset - 1
 
     with (
