@@ -32,7 +32,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.storage.recovery.LogRecovery": (30, 18, NOT_YET),
     "pykbroker.testing.cluster.Cluster": (32, 8, NOT_YET),
     "pykbroker.tools.balance.costed_placement.Placement": (20, 20, NOT_YET),
-    "pykbroker_log.log_dirs.LogDir": (54, 17, NOT_YET),
     "pykbroker_log.log_loading.LogLoader": (29, 19, NOT_YET),
     "pykbroker_log.memory_disk.MemoryDisk": (37, 14, NOT_YET),
     "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),

@@ -27,7 +27,9 @@ def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir], contr
     that this node's controller half advertises."""
     if not _is_alone(config, controllers) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
         return
-    found = sorted(f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.partitions)
+    found = sorted(
+        f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.folders.partitions
+    )
     if found:
         shown = ", ".join(found[:_MOST_NAMES]) + (", ..." if len(found) > _MOST_NAMES else "")
         raise StorageFormatError(

@@ -222,7 +222,7 @@ class LogCleaner:
         return [log for log, where in self._uncleanable.items() if where is log_dir]
 
     def _cleanable(self, log: PartitionLog, log_dir: LogDir) -> Cleanable:
-        return cleanable(log, log_dir.cleaner_offset(log), self._runtime.now_ms())
+        return cleanable(log, log_dir.checkpoints.cleaner_offset(log), self._runtime.now_ms())
 
     async def _choose(self, thread: _Thread) -> _Chosen | None:
         """Choose the log with the greatest dirty ratio. From now on this thread cleans it."""
@@ -232,7 +232,10 @@ class LogCleaner:
 
         def look(handle: LogHandle, log: PartitionLog, log_dir: LogDir) -> None:
             one = self._cleanable(log, log_dir)
-            if one.first_dirty_offset != log_dir.cleaner_offset(log) and log_dir.cleaner_offset(log) is not None:
+            if (
+                one.first_dirty_offset != log_dir.checkpoints.cleaner_offset(log)
+                and log_dir.checkpoints.cleaner_offset(log) is not None
+            ):
                 if one.invalid_checkpoint:
                     logger.warning(
                         "Partition %s: its checkpoint of what was cleaned is of no use: %s; beginning at offset %d",
@@ -240,7 +243,7 @@ class LogCleaner:
                         one.invalid_checkpoint,
                         one.first_dirty_offset,
                     )
-                log_dir.set_cleaner_offset(log, one.first_dirty_offset)
+                log_dir.checkpoints.set_cleaner_offset(log, one.first_dirty_offset)
                 invalid.add(log_dir)
             if one.total_bytes:
                 found.append(_Chosen(handle, log, log_dir, one))
@@ -283,9 +286,9 @@ class LogCleaner:
         replacement: Replacement | None = None
         try:
             await self._flush(log)
-            if chosen.log_dir.cleaner_offset(log) is None:
+            if chosen.log_dir.checkpoints.cleaner_offset(log) is None:
                 # A later start must know that the log may have gaps, even if this cleaning stops half way.
-                chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
+                chosen.log_dir.checkpoints.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
             is_away = not log.files.is_open or chosen.handle in self._logs.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
@@ -364,7 +367,7 @@ class LogCleaner:
                 return False
         finally:
             job.cancel()
-        chosen.log_dir.set_cleaner_offset(chosen.log, cleaned.end_offset)
+        chosen.log_dir.checkpoints.set_cleaner_offset(chosen.log, cleaned.end_offset)
         await self._checkpoint(chosen.log_dir)
         thread.stats = cleaned.stats
         thread.seconds = runtime.loop.time() - begun
@@ -375,7 +378,7 @@ class LogCleaner:
 
     async def _checkpoint(self, log_dir: LogDir) -> None:
         if not log_dir.offline:
-            await self._runtime.run_blocking(log_dir.prepare_cleaner_offsets())
+            await self._runtime.run_blocking(log_dir.checkpoints.prepare_cleaner_offsets())
 
 
 class _Turn:

@@ -103,7 +103,7 @@ class Directories:
 
     def holding(self, topic: str, index: int) -> LogDir | None:
         """Return the directory in which the replica has a folder."""
-        return next((log_dir for log_dir in self.online() if log_dir.holds(topic, index)), None)
+        return next((log_dir for log_dir in self.online() if log_dir.folders.holds(topic, index)), None)
 
     def prefer(self, topic: str, index: int, log_dir: LogDir) -> None:
         """Choose the directory for a replica that is not here yet."""
@@ -136,7 +136,7 @@ class Directories:
         if len(online) < len(self._log_dirs) and (is_assigned or not is_new):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index}: its log directory is offline")
         free = [log_dir for log_dir in online if log_dir.path not in self.cordoned]
-        return sorted(free or online[:1], key=lambda log_dir: log_dir.partition_count)
+        return sorted(free or online[:1], key=lambda log_dir: len(log_dir.folders.partitions))
 
     # -- failing ------------------------------------------------------------------------------------------------------
 
@@ -181,10 +181,10 @@ class Directories:
         for log_dir in self.online():
             self._guarded(lambda log_dir=log_dir: log_dir.set_strays_aside(is_known))  # type: ignore[misc]
         for log_dir in self.online():
-            for topic, index in list(log_dir.partitions):
+            for topic, index in list(log_dir.folders.partitions):
                 self._guarded(partial(self._settle_twin, topic, index, assigned(topic, index)))
         for log_dir in self.online():
-            for topic, index in log_dir.futures:
+            for topic, index in log_dir.folders.futures:
                 held = self.holding(topic, index)
                 if not is_known(topic, index, None) or held is log_dir:
                     self.delete_copy(log_dir, log_dir.release_future(topic, index))
@@ -193,7 +193,7 @@ class Directories:
                 elif log_dir.directory_id == assigned(topic, index) or len(self.online()) == len(self._log_dirs):
                     self._guarded(partial(log_dir.promote_future, topic, index))
                     promoted.append((topic, index))
-            for folder in log_dir.leftovers:
+            for folder in log_dir.folders.leftovers:
                 self._delete(log_dir, folder)
         return going_on, promoted
 
@@ -201,11 +201,11 @@ class Directories:
         """A crash between the two renames at the end of a move leaves two folders with all records. Keep one of them.
         The one that the metadata names has the records appended since. If the metadata names neither, keep the longer
         one."""
-        twins = [log_dir for log_dir in self.online() if log_dir.holds(topic, index)]
+        twins = [log_dir for log_dir in self.online() if log_dir.folders.holds(topic, index)]
         if len(twins) < 2:
             return
         kept = next((log_dir for log_dir in twins if log_dir.directory_id == assigned), None)
-        kept = kept or max(twins, key=lambda log_dir: log_dir.extent(topic, index))
+        kept = kept or max(twins, key=lambda log_dir: log_dir.folders.extent(topic, index))
         for log_dir in twins:
             if log_dir is not kept:
                 log_dir.set_aside(topic, index, f"was left by a move to {kept.path}")
@@ -232,7 +232,7 @@ class Directories:
     def delete_copy(self, log_dir: LogDir, name: str) -> None:
         """Delete the folder of a copy that was given up."""
         try:
-            folder = log_dir.doom(name)
+            folder = log_dir.folders.doom(name)
         except StorageError as error:
             self._on_error(error)
         else:
@@ -242,7 +242,7 @@ class Directories:
 
     def _delete(self, log_dir: LogDir, folder: str) -> None:
         if not log_dir.offline:
-            self._runtime.run_blocking(log_dir.delete_folder, folder).add_done_callback(self._done)
+            self._runtime.run_blocking(log_dir.folders.delete, folder).add_done_callback(self._done)
 
     def checkpoint(self, log_dir: LogDir) -> None:
         """Write the checkpoints of a directory soon, on a thread. An entry of a deleted folder would count for the next
@@ -255,7 +255,7 @@ class Directories:
         stale, self._stale = self._stale, {}
         for log_dir in stale:
             if not log_dir.offline:
-                for write in log_dir.prepare_all():
+                for write in log_dir.checkpoints.prepare_all():
                     self._runtime.run_blocking(write).add_done_callback(self._done)
 
     def _done(self, done: asyncio.Future[None]) -> None:
@@ -274,7 +274,7 @@ class Directories:
         try:
             if not log_dir.offline:
                 description.total_bytes, description.usable_bytes = log_dir.usage()
-                held = log_dir.partitions if wanted is None else log_dir.partitions & wanted
+                held = log_dir.folders.partitions if wanted is None else log_dir.folders.partitions & wanted
                 description.replicas = [_replica(log_dir, topic, index) for topic, index in sorted(held)]
                 copies = self.copies(log_dir)
                 description.replicas += [one for one in copies if wanted is None or (one.topic, one.index) in wanted]
@@ -289,7 +289,7 @@ def _replica(log_dir: LogDir, topic: str, index: int) -> ReplicaDescription:
     log = log_dir.logs.get((topic, index))
     if log is None:
         # The log has not been opened since the start.
-        return ReplicaDescription(topic, index, log_dir.stored_bytes(topic, index), 0)
+        return ReplicaDescription(topic, index, log_dir.folders.stored_bytes(topic, index), 0)
     return ReplicaDescription(topic, index, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
 
 

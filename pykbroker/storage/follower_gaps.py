@@ -44,9 +44,9 @@ class FollowerGaps:
         if log_dir is None:
             then(ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        if log_dir.cleaner_offset(log) is None:
+        if log_dir.checkpoints.cleaner_offset(log) is None:
             # Nothing of this log was cleaned here.
-            log_dir.set_cleaner_offset(log, log.log_start_offset)
+            log_dir.checkpoints.set_cleaner_offset(log, log.log_start_offset)
         waiting = self._waiting.get(log_dir)
         if waiting is not None:
             waiting.append(then)
@@ -55,7 +55,7 @@ class FollowerGaps:
 
     def _write(self, log_dir: LogDir, told: list[Told]) -> None:
         self._waiting[log_dir] = []
-        written = self._runtime.run_blocking(log_dir.prepare_cleaner_offsets())
+        written = self._runtime.run_blocking(log_dir.checkpoints.prepare_cleaner_offsets())
         written.add_done_callback(partial(self._written, log_dir, told))
 
     def _written(self, log_dir: LogDir, told: list[Told], done: asyncio.Future[None]) -> None:

@@ -267,7 +267,7 @@ class Logs:
         if log_dir is not None:
             self.moves.directory_failed(log_dir)
             for handle in list(self):
-                if log_dir.holds(handle.topic, handle.index):
+                if log_dir.folders.holds(handle.topic, handle.index):
                     handle.take_offline()
             self.recovery.forget(lambda handle: handle.offline)
             self._on_directory_failure(log_dir, error)

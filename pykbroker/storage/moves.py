@@ -236,8 +236,8 @@ class Moves:
 
     def begin(self, handle: LogHandle, source: LogDir, target: LogDir) -> None:
         """Move a replica, or go on with its move: a copy in `target` from an earlier run is used if it is valid."""
-        found = (handle.topic, handle.index) in target.futures
-        folder = target.future_path(handle.topic, handle.index, self._runtime.random.randbytes(16))
+        found = (handle.topic, handle.index) in target.folders.futures
+        folder = target.folders.future_path(handle.topic, handle.index, self._runtime.random.randbytes(16))
         move = Move(handle, source, target, folder, must_look=found)
         self._moves[handle] = move
         if (log := handle.log) is not None:
@@ -251,7 +251,7 @@ class Moves:
             self._wait(move)
         else:
             # An earlier log of the replica may have been in `target`. Its recovery point means nothing for the copy.
-            self._go_on_after(move, target.prepare_recovery_points())
+            self._go_on_after(move, target.checkpoints.prepare_recovery_points())
 
     def _go_on_after(self, move: Move, write: Callable[[], None]) -> None:
         self._runtime.run_blocking(write).add_done_callback(lambda done: self._prepared(move, done))
@@ -372,12 +372,12 @@ class Moves:
         log = move.handle.open()
         if move.log is not log or move.generation != log.files.generation:
             move.log, move.generation, move.end_offset = log, log.files.generation, None
-        cleaned = move.source.cleaner_offset(log)
+        cleaned = move.source.checkpoints.cleaner_offset(log)
         if cleaned is not None and not move.gaps_are_noted:
             # A start after a crash must not take the copy's gaps for a loss.
             move.gaps_are_noted = True
-            move.target.set_cleaner_offset(log, cleaned)
-            self._go_on_after(move, move.target.prepare_cleaner_offsets())
+            move.target.checkpoints.set_cleaner_offset(log, cleaned)
+            self._go_on_after(move, move.target.checkpoints.prepare_cleaner_offsets())
             return
         if move.must_look:
             move.must_look = False
@@ -420,7 +420,7 @@ class Moves:
             handle.topic_id,
             self._view.topic_config(handle.topic),
             move.is_clean,
-            move.target.durable_end(handle.topic, handle.index),
+            move.target.checkpoints.durable_end(handle.topic, handle.index),
             move.log.files.segments.is_gapless,
         )
 
@@ -460,7 +460,7 @@ class Moves:
     def _note(self, move: Move, copied: Copied, looked: bool) -> None:
         assert move.log is not None
         # After a crash the move goes on from here.
-        move.target.note_durable_end(move.handle.topic, move.handle.index, copied.end_offset)
+        move.target.checkpoints.note_durable_end(move.handle.topic, move.handle.index, copied.end_offset)
         self._directories.checkpoint(move.target)
         move.is_clean = True
         move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
@@ -523,9 +523,9 @@ class Moves:
                 # be appended in between. It is short, and a log that is not flushed all the time seldom needs it.
                 copy.flush()
             move.target.adopt_future(copy, log)
-            cleaned = move.source.cleaner_offset(log)
+            cleaned = move.source.checkpoints.cleaner_offset(log)
             if cleaned is not None:
-                move.target.set_cleaner_offset(copy, cleaned)
+                move.target.checkpoints.set_cleaner_offset(copy, cleaned)
         except BaseException:
             copy.close(clean=False)
             raise

@@ -17,7 +17,7 @@ from pykbroker.storage.write_back import WriteBack
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import ColdRead, parent_of
 from pykbroker_log.log_config import StorageError
-from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -101,21 +101,20 @@ class Upkeep:
     # -- checkpoints: collected on the loop, written on a thread ------------------------------------------------------
 
     def _checkpoint_high_watermarks(self) -> None:
-        self._on_directories("high watermarks", LogDir.prepare_high_watermarks)
+        self._on_directories("high watermarks", OffsetCheckpoints.prepare_high_watermarks)
 
     def _checkpoint_recovery_points(self) -> None:
-        self._on_directories("recovery points", LogDir.prepare_recovery_points)
+        self._on_directories("recovery points", OffsetCheckpoints.prepare_recovery_points)
 
     def _checkpoint_log_starts(self) -> None:
-        self._on_directories(_LOG_STARTS, LogDir.prepare_log_start_offsets)
+        self._on_directories(_LOG_STARTS, OffsetCheckpoints.prepare_log_start_offsets)
 
-    def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
+    def _on_directories(self, name: str, prepare: Callable[[OffsetCheckpoints], Callable[[], None]]) -> None:
         for log_dir in self._logs.directories.online():
             if (key := f"{name} {log_dir.path}") not in self._busy:
-                write = prepare(log_dir)
-                if write is not None:
-                    self._busy.add(key)
-                    self._runtime.run_blocking(write).add_done_callback(partial(self._written, key))
+                self._busy.add(key)
+                write = prepare(log_dir.checkpoints)
+                self._runtime.run_blocking(write).add_done_callback(partial(self._written, key))
 
     def _written(self, key: str, done: asyncio.Future[None]) -> None:
         self._busy.discard(key)

@@ -80,7 +80,7 @@ def _promote(log_dir: LogDir) -> None:
 
 
 def _doom(log_dir: LogDir) -> None:
-    log_dir.doom(log_dir.release_future("v", 0))
+    log_dir.folders.doom(log_dir.release_future("v", 0))
 
 
 CHANGES: dict[str, Callable[[LogDir], object]] = {
@@ -88,10 +88,10 @@ CHANGES: dict[str, Callable[[LogDir], object]] = {
     "a stray is set aside": lambda log_dir: log_dir.set_strays_aside(lambda *_: False),
     "a twin is set aside": lambda log_dir: log_dir.set_aside("t", 0, "of a test"),
     "a folder is marked deleted": lambda log_dir: log_dir.mark_deleted("t", 0),
-    "a deleted folder goes": lambda log_dir: log_dir.delete_folder(log_dir.leftovers[0]),
+    "a deleted folder goes": lambda log_dir: log_dir.folders.delete(log_dir.folders.leftovers[0]),
     "a copy becomes the log": _promote,
     "a copy is given up": _doom,
-    "checkpoints are written": LogDir.checkpoint,
+    "checkpoints are written": lambda log_dir: log_dir.checkpoints.write_all(),
 }
 
 

@@ -119,8 +119,8 @@ def test_gaps_of_a_topic_that_is_no_longer_compacted_are_no_loss(apart: bool) ->
     for number in range(12):
         put(log, (b"k" if number % 6 > 1 else b"%d" % number, bytes(50)))
     compact(log)
-    log_dir.set_cleaner_offset(log, 10)
-    log_dir.prepare_cleaner_offsets()()
+    log_dir.checkpoints.set_cleaner_offset(log, 10)
+    log_dir.checkpoints.prepare_cleaner_offsets()()
     expected = contents(log)
     bases = [segment.base_offset for segment in log.files.segments]
     ends = [segment.end_before(1 << 40) for segment in log.files.segments]

@@ -47,7 +47,7 @@ def test_clean_stop(disk: MemoryDisk) -> None:
     assert again.sign.was_clean
     assert again.sign.broker_epoch == 14
     assert after.exists("data/.kafka_cleanshutdown")
-    assert again.holds("t", 0)
+    assert again.folders.holds("t", 0)
     log = open_log(again)
     assert log.recovery is None
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 3, 3)
@@ -87,10 +87,10 @@ def test_checkpoints_keep_what_was_not_opened(disk: MemoryDisk) -> None:
     log_dir.close(clean=True)
     log_dir = open_dir(disk)
     open_log(log_dir, 0)
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     assert read_file(disk, "data/recovery-point-offset-checkpoint") == b"0\n2\nt 0 1\nt 1 1\n"
     log_dir.mark_deleted("t", 1)
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     assert read_file(disk, "data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
 
 
@@ -133,7 +133,7 @@ def test_another_topics_folder(disk: MemoryDisk) -> None:
     with pytest.raises(InconsistentTopicId):
         log_dir.open_log("t", 0, bytes(16), LogConfig(), NOW)
     log_dir.set_strays_aside(lambda topic, partition, topic_id: topic_id != TOPIC_ID)
-    assert not log_dir.holds("t", 0)
+    assert not log_dir.folders.holds("t", 0)
     assert f"t-0.{TOPIC_ID.hex()}-stray" in disk.list("data")
 
 
@@ -143,17 +143,17 @@ def test_deletion_in_two_steps(disk: MemoryDisk) -> None:
     append(log, b"a")
     first = log_dir.mark_deleted("t", 0, log)
     assert disk.list(f"data/{first}")
-    assert not log_dir.holds("t", 0)
+    assert not log_dir.folders.holds("t", 0)
     log = open_log(log_dir)
     assert log.log_end_offset == 0
     second = log_dir.mark_deleted("t", 0, log)
-    assert sorted(log_dir.leftovers) == sorted([first, second])
+    assert sorted(log_dir.folders.leftovers) == sorted([first, second])
     log_dir.close(clean=True)
     log_dir = open_dir(disk)
-    assert len(log_dir.leftovers) == 2
-    for name in log_dir.leftovers:
-        log_dir.delete_folder(name)
-    log_dir.delete_folder(first)
+    assert len(log_dir.folders.leftovers) == 2
+    for name in log_dir.folders.leftovers:
+        log_dir.folders.delete(name)
+    log_dir.folders.delete(first)
     assert not [name for name in disk.list("data") if name.startswith("t-0")]
 
 
@@ -169,7 +169,7 @@ def test_retention_waits_for_the_checkpoint_and_the_delay(disk: MemoryDisk) -> N
     assert disk.exists("data/t-0/00000000000000000000.log")
     # After a crash now the names are still there, the log start is not durable, and all records come back.
     assert values(open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config)).keys() == {0, 1, 2, 3, 4}
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     assert open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config).log_start_offset == 2
     assert log.files.deletion.is_due(NOW)
     assert not log.purge(NOW)
@@ -185,7 +185,7 @@ def test_offline(disk: MemoryDisk) -> None:
     append(open_log(log_dir), b"a")
     disk.fail_next("rename", count=None)
     with pytest.raises(StorageError) as error:
-        log_dir.checkpoint()
+        log_dir.checkpoints.write_all()
     assert error.value.log_dir == "data"
     log_dir.take_offline()
     log_dir.close(clean=True)
@@ -207,7 +207,7 @@ def test_foreign_names_are_left_alone(disk: MemoryDisk) -> None:
     disk.make_dirs("data/lost+found")
     disk.make_dirs("data/__cluster_metadata-0")
     log_dir = open_dir(disk)
-    assert log_dir.folders() == []
+    assert log_dir.folders.all() == []
     log_dir.set_strays_aside(lambda *_: False)
     assert disk.exists("data/foo")
     assert disk.exists("data/__cluster_metadata-0")
@@ -219,8 +219,8 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_first(disk: MemoryDisk) 
     for _ in range(5):
         append(log, b"x")
     log.flush()
-    log_dir.checkpoint()
-    stale = log_dir.prepare_recovery_points()  # a periodic write that a thread has not got to yet
+    log_dir.checkpoints.write_all()
+    stale = log_dir.checkpoints.prepare_recovery_points()  # a periodic write that a thread has not got to yet
     log.truncate_to(2)
     assert read_file(disk, "data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
     stale()

@@ -106,7 +106,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.dir.checkpoint()
+        self.dir.checkpoints.write_all()
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -116,7 +116,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retire(self) -> None:
         self.log.retire(self.now)
-        self.dir.checkpoint()
+        self.dir.checkpoints.write_all()
         for path in self.log.purge(self.now):
             self.disk.unlink(path)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pykbroker_log import disk as disks
-from pykbroker_log import log_dirs, names
+from pykbroker_log import names, offset_checkpoints
 from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Disk
@@ -20,6 +20,7 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.memory_disk import MemoryDisk, MemoryFile
+from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
@@ -71,7 +72,7 @@ def rename_before_fsync(patch: Patch) -> None:
         disk.rename(path + suffix, path)
         disk.fsync_dir(disks.parent_of(path))
 
-    patch.setattr(log_dirs, "write_atomic", write_atomic)
+    patch.setattr(offset_checkpoints, "write_atomic", write_atomic)
 
 
 def overwrite_in_place(patch: Patch) -> None:
@@ -79,17 +80,17 @@ def overwrite_in_place(patch: Patch) -> None:
         disks.write_new(disk, path, data)
         disk.fsync_dir(disks.parent_of(path))
 
-    patch.setattr(log_dirs, "write_atomic", write_atomic)
+    patch.setattr(offset_checkpoints, "write_atomic", write_atomic)
 
 
 def recovery_point_ahead_of_the_flush(patch: Patch) -> None:
-    patch.setattr(LogDir, "prepare_recovery_points", _with_recovery_points(lambda log: log.log_end_offset))
+    patch.setattr(OffsetCheckpoints, "prepare_recovery_points", _with_recovery_points(lambda log: log.log_end_offset))
 
 
-def _with_recovery_points(value: Callable[[PartitionLog], int]) -> Callable[[LogDir], Callable[[], None]]:
-    def prepare(log_dir: LogDir) -> Callable[[], None]:
-        log_dir._recovery_points.update(log_dir._of_logs(value))
-        return log_dir._writer(names.RECOVERY_POINTS, log_dir._recovery_points)
+def _with_recovery_points(value: Callable[[PartitionLog], int]) -> Callable[[OffsetCheckpoints], Callable[[], None]]:
+    def prepare(checkpoints: OffsetCheckpoints) -> Callable[[], None]:
+        checkpoints.recovery_points.update(checkpoints._of_logs(value))
+        return checkpoints._writer(names.RECOVERY_POINTS, checkpoints.recovery_points)
 
     return prepare
 
@@ -114,6 +115,10 @@ def clean_shutdown_that_is_kept(patch: Patch) -> None:
             unlink(disk, path)
 
     patch.setattr(MemoryDisk, "unlink", some)
+
+
+def truncation_that_leaves_its_checkpoints(patch: Patch) -> None:
+    patch.setattr(OffsetCheckpoints, "before_truncation", lambda *_: [])
 
 
 def clean_shutdown_that_may_come_back(patch: Patch) -> None:
@@ -203,7 +208,9 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "a checkpoint is renamed before it is fsynced": rename_before_fsync,
     "a checkpoint is written in its place": overwrite_in_place,
     "a recovery point is ahead of the flush": recovery_point_ahead_of_the_flush,
-    "a truncation leaves its checkpoints": lambda patch: patch.setattr(LogDir, "before_truncation", lambda *_: []),
+    "a truncation leaves its checkpoints": lambda patch: patch.setattr(
+        OffsetCheckpoints, "before_truncation", lambda *_: []
+    ),
     "a truncation is not synced": truncation_that_is_not_synced,
     "the sign of a clean stop is not taken away": clean_shutdown_that_is_kept,
     "the sign of a clean stop may come back": clean_shutdown_that_may_come_back,

@@ -82,7 +82,7 @@ class Workload(RecordedLog[bytes]):
 
     def checkpoint(self) -> None:
         begun = len(self.disk.calls)
-        self.dir.checkpoint()
+        self.dir.checkpoints.write_all()
         self.purge()
         self.moment(begun)
 
@@ -147,13 +147,13 @@ class RetiringWorkload(Workload):
 
     def note_log_start(self) -> None:
         begun = len(self.disk.calls)
-        self.dir.prepare_log_start_offsets()()
+        self.dir.checkpoints.prepare_log_start_offsets()()
         self.purge()
         self.moment(begun)
 
     def note_recovery_point(self) -> None:
         begun = len(self.disk.calls)
-        self.dir.prepare_recovery_points()()
+        self.dir.checkpoints.prepare_recovery_points()()
         self.moment(begun)
 
 
@@ -184,7 +184,7 @@ def recover_and_checkpoint(disk: MemoryDisk, apart: bool) -> None:
     """Do what a node does before it serves, and soon after."""
     opened = start_directory(disk, apart=apart)
     if opened is not None:
-        opened[0].checkpoint()
+        opened[0].checkpoints.write_all()
 
 
 def check(workload: Workload, crash: Crash) -> None:
@@ -246,7 +246,7 @@ def check_that_life_goes_on(
     assert values(survived) == found, what
     log.set_high_watermark(log.log_end_offset)
     log.flush()
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     log.append_as_leader(batch(b"not flushed"), leader_epoch=99, now_ms=NOW)
     for mode in ("nothing", "chosen"):
         flushed = start_again(lose_power(disk, mode, random.Random(len(disk.calls))))
@@ -354,7 +354,7 @@ def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> Non
     """Its segment is not scanned and not flushed again, so the index must be durable when recovery has rebuilt it."""
     disk, log_dir, log = filled(20)
     log.flush()
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     for name in disk.list("data/t-0"):
         if name.startswith("0" * 20) and name.endswith("index"):
             disk.unlink(f"data/t-0/{name}")
@@ -377,9 +377,9 @@ def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
     log.set_high_watermark(log.log_end_offset)
     log.flush()
     assert log.retire(NOW) > 1
-    log_dir.prepare_log_start_offsets()()
+    log_dir.checkpoints.prepare_log_start_offsets()()
     log.purge(NOW)
-    log_dir.prepare_log_start_offsets()()
+    log_dir.checkpoints.prepare_log_start_offsets()()
     for seed in range(50):
         left = start_again(lose_power(disk, "chosen", random.Random(seed)))
         assert left is not None
@@ -397,7 +397,7 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
     log.flush()
     first, second, third = (segment.base_offset for segment in log.files.segments[:3])
     log.delete_records_before(second + 1)
-    log_dir.prepare_log_start_offsets()()
+    log_dir.checkpoints.prepare_log_start_offsets()()
     log.delete_records_before(third)
     assert log.retire(NOW) == 2
     log.purge(NOW)
@@ -406,7 +406,7 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
         left = start_again(lose_power(disk, "chosen", random.Random(seed)))
         assert left is not None
         assert left.log_end_offset == log.log_end_offset
-    log_dir.prepare_log_start_offsets()()
+    log_dir.checkpoints.prepare_log_start_offsets()()
     log.purge(NOW)
     assert [disk.exists(f"data/t-0/{base:020}.log") for base in (first, second, third)] == [False, False, True]
 
@@ -417,7 +417,7 @@ def test_of_a_log_that_is_started_over_the_power_leaves_all_or_a_beginning(offse
     their order, the rest of the log has no gap."""
     disk, log_dir, log = filled(40)
     log.flush()
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     before = len(disk.calls)
     log.truncate_fully_and_start_at(offset)
     for end in range(before, len(disk.calls) + 1):

@@ -96,7 +96,7 @@ def written(seed: int, *, clean: bool) -> MemoryDisk:
         if number == 30:
             log.flush()
             log.delete_records_before(3)
-            log_dir.checkpoint()
+            log_dir.checkpoints.write_all()
     if clean:
         log_dir.close(clean=True)
     return disk.power_loss(Survive.EVERYTHING)

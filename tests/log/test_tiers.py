@@ -61,7 +61,7 @@ def test_the_start_of_a_tiered_log_survives_restarts(disk: MemoryDisk, caplog: p
             log_dir.close(clean=True)
         else:
             log.flush()
-            log_dir.checkpoint()
+            log_dir.checkpoints.write_all()
             disk = disk.power_loss(Survive.NOTHING)
         assert read_file(disk, CHECKPOINT) == b"0\n1\nt 0 2\n"
     assert not [record.message for record in caplog.records if "missing" in record.message]

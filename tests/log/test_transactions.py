@@ -443,7 +443,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.dir.checkpoint()
+        self.dir.checkpoints.write_all()
 
     @rule(part=st.floats(0, 1))
     def truncate(self, part: float) -> None:
@@ -462,7 +462,7 @@ class Model(RuleBasedStateMachine):
             if txn.first_offset < target <= txn.marker:
                 target = txn.first_offset
         log.delete_records_before(max(target, log.log_start_offset))
-        self.dir.checkpoint()
+        self.dir.checkpoints.write_all()
         log.retire(NOW)
 
     @rule(clean=st.booleans())

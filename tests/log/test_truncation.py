@@ -42,7 +42,7 @@ def place() -> Place:
         )
     log.flush()
     log.set_high_watermark(12)
-    log_dir.checkpoint()
+    log_dir.checkpoints.write_all()
     return Place(disk, log_dir, log)
 
 
@@ -144,7 +144,7 @@ def test_a_log_that_is_closed_meanwhile_stays_closed(place: Place) -> None:
 def test_a_checkpoint_of_others_in_between_brings_no_promise_back(place: Place) -> None:
     """A recovery point from before the cut would hide later records from the next scan."""
     disk, log_dir, log = place
-    periodic = log_dir.prepare_recovery_points()
+    periodic = log_dir.checkpoints.prepare_recovery_points()
     truncation = begun(log, 5)
     truncation.run()
     periodic()
@@ -171,7 +171,7 @@ class InSteps(Workload):
         truncation = log.begin_truncate(target)
         if truncation is not None:
             # Collected on the loop, and written before the thread begins or after it has ended.
-            writes = self.dir.prepare_all()
+            writes = self.dir.checkpoints.prepare_all()
             split = self.rng.randrange(len(writes) + 1)
             for write in writes[:split]:
                 write()

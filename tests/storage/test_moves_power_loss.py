@@ -86,7 +86,7 @@ class Recording:
 
     def checkpoint(self) -> None:
         for log_dir in self.world.log_dirs:
-            log_dir.checkpoint()
+            log_dir.checkpoints.write_all()
 
     def retire(self) -> None:
         self.partition.log.retire(NOW_MS)
@@ -157,7 +157,7 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
             f"{what}: {found} was never there"
         )
         assert end >= promised, f"{what}: {end} records of {promised}"
-        assert sum(log_dir.holds("t", 0) for log_dir in world.log_dirs) == 1, what
+        assert sum(log_dir.folders.holds("t", 0) for log_dir in world.log_dirs) == 1, what
         # The node goes on with the move, and with appends.
         partition = world.replicas.get("t", 0)
         partition.append(batch(b"after"), required_acks=-1, now_ms=NOW_MS)

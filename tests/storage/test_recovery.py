@@ -79,7 +79,7 @@ def killed(sizes: dict[str, int] | None = None, directories: int = 1) -> MemoryD
         for number in range(count):
             partition.append(batch(b"%d" % number), required_acks=1, now_ms=NOW_MS)
     for log_dir in world.log_dirs:
-        log_dir.prepare_high_watermarks()()
+        log_dir.checkpoints.prepare_high_watermarks()()
     return world.disk.power_loss(Survive.EVERYTHING)
 
 
@@ -212,7 +212,7 @@ def test_the_recovery_point_is_where_the_log_ends() -> None:
     disk = killed()
     world, workers = restarted(disk)
     workers.end("large-0")
-    world.log_dirs[0].prepare_recovery_points()()
+    world.log_dirs[0].checkpoints.prepare_recovery_points()()
     assert b"large 0 40\n" in read_file(disk, "d0/recovery-point-offset-checkpoint")
     assert world.replicas.get("large", 0).log.recovery_point == 40
 
@@ -417,7 +417,7 @@ def test_empty_logs_are_counted_and_each_is_a_line_of_debug(caplog: pytest.LogCa
 def test_directories_are_recovered_beside_each_other() -> None:
     disk = killed(directories=2)
     world, workers = restarted(disk)
-    held = {log_dir.path: log_dir.partition_count for log_dir in world.log_dirs}
+    held = {log_dir.path: len(log_dir.folders.partitions) for log_dir in world.log_dirs}
     assert len(workers.running) == sum(min(2, count) for count in held.values())
 
 

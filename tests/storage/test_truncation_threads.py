@@ -64,7 +64,7 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(world: World, threads: Thr
     partition, follower = followed(world)
     partition.log.flush()
     for log_dir in world.log_dirs:
-        log_dir.checkpoint()
+        log_dir.checkpoints.write_all()
     told = Told()
     follower.truncate_to(2, told)
     world.disk.fail_next("create", errno.ENOSPC, path_contains="recovery-point-offset-checkpoint")
