@@ -21,20 +21,19 @@ import asyncio
 import logging
 import math
 import socket
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykbroker import __version__
 from pykbroker.net.connection_state import MADE, ConnectionState, End, StatefulConnection
 from pykbroker.net.frames import Frames
+from pykbroker.net.in_flight_requests import ClientRequest, InFlightRequests
 from pykbroker.net.versions import PeerVersions, UnsupportedVersion, VersionsRefused, after_api_versions, in_version
 from pykbroker.runtime import Runtime
 from pykbroker_wire.apis import APIS, ApiKey
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SIZE = Struct(">i")
 MAX_RESPONSE_BYTES = 512 * 1024 * 1024
 #: A timer may fire this much too early, by the resolution of the loop's clock.
 _RESOLUTION_SECONDS = 0.005
@@ -72,67 +70,21 @@ class ConnectionSetup:
     login: LoginToPeer | None = None
 
 
-class _Request:
-    """One request and the future of its response."""
-
-    __slots__ = (
-        "answer",
-        "answered",
-        "correlation_id",
-        "least",
-        "message",
-        "timeout",
-        "timer",
-        "version",
-        "written_at",
-    )
-
-    def __init__(
-        self,
-        message: TopLevel,
-        timeout: float,
-        version: int | None,
-        least: int,
-        answer: asyncio.Future[Any] | None,
-        answered: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.message = message
-        #: seconds
-        self.timeout = timeout
-        #: the version that the caller chose, or None; after writing, the version in which the request was written
-        self.version = version
-        self.least = least
-        #: one of these two is set: `answered` for requests of the connection itself, `answer` for all others
-        self.answer = answer
-        self.answered = answered
-        self.timer: asyncio.TimerHandle | None = None
-        self.correlation_id = 0
-        self.written_at = 0.0
-
-    def end(self, error: Exception) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.answer is not None and not self.answer.done():
-            self.answer.set_exception(error)
-
-
 class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     """One transport, from connecting to its end. `ready` is called when the connection can send requests."""
 
     __slots__ = (
         "_cannot_say",
-        "_client_id",
-        "_correlation_id",
         "_exchange",
         "_frames",
         "_heard_at",
+        "_in_flight",
         "_login",
         "_loop",
         "_ready",
         "_receive_buffer_bytes",
         "_speaks_tls",
         "_transport",
-        "_unanswered",
         "_versions",
         "_watch_timer",
         "address",
@@ -161,16 +113,13 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
         self.address = address
-        self._client_id = client_id
         self._ready = ready
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(MAX_RESPONSE_BYTES)
         self._versions = PeerVersions({})
-        self._correlation_id = 0
         #: API keys of requests that could not be sent; one log line was written for each key
         self._cannot_say: set[int] = set()
-        #: requests without a response, in the order in which they were written; also requests that timed out
-        self._unanswered: deque[_Request] = deque()
+        self._in_flight = InFlightRequests(client_id)
         #: when bytes last arrived
         self._heard_at = 0.0
         self._watch_timer: asyncio.TimerHandle | None = None
@@ -232,7 +181,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def write(self, request: _Request) -> None:
+    def write(self, request: ClientRequest) -> None:
         """Send the request in its chosen version, or else the newest that both sides know. If it cannot be sent, it
         ends with an error."""
         assert self.state is ConnectionState.READY
@@ -253,27 +202,26 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             if message.API_KEY not in self._cannot_say:
                 self._cannot_say.add(message.API_KEY)
                 logger.warning("%r: a request cannot be sent, and others like it neither: %s", self, error)
-            request.end(UnsupportedVersion(f"{self.address}: {error}"))
+            request.fail(UnsupportedVersion(f"{self.address}: {error}"))
         except EncodeError as error:
-            request.end(error)
+            request.fail(error)
 
     def expired(self) -> None:
         """Check if the peer still answers, after a request has timed out, written or not."""
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None
-        if self.end is not None or self.state is not ConnectionState.READY or not self._unanswered:
+        if self.end is not None or self.state is not ConnectionState.READY or not self._in_flight:
             # Until the connection is ready, only the timeout of its setup ends it, even if a request's timeout is
             # shorter.
             return
-        oldest = self._unanswered[0]
-        silent_since = max(oldest.written_at, self._heard_at)
-        gone_at = silent_since + oldest.timeout
-        if gone_at - self._loop.time() <= _RESOLUTION_SECONDS:
+        vanished_at = self._in_flight.vanished_at(self._heard_at)
+        if vanished_at - self._loop.time() <= _RESOLUTION_SECONDS:
+            oldest = self._in_flight.oldest
             name = APIS[oldest.message.API_KEY].name
             self.close(f"the peer owes the answer to {name} and has sent nothing for {oldest.timeout:g} s")
         else:
-            self._watch_timer = self._loop.call_at(gone_at, self.expired)
+            self._watch_timer = self._loop.call_at(vanished_at, self.expired)
 
     def close(self, reason: str) -> None:
         """End the connection, and every request that waits for its response."""
@@ -281,26 +229,13 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _send(self, request: _Request, message: TopLevel, version: int) -> None:
+    def _send(self, request: ClientRequest, message: TopLevel, version: int) -> None:
         transport = self._transport
         assert transport is not None
-        correlation_id = self._correlation_id
-        frame = encode_request(message.API_KEY, version, correlation_id, self._client_id, message)
-        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        request.version = version
-        request.correlation_id = correlation_id
-        request.written_at = self._loop.time()
-        self._unanswered.append(request)
-        transport.writelines(frame)
+        transport.writelines(self._in_flight.add(request, message, version, self._loop.time()))
 
     def _take(self, frame: memoryview) -> None:
-        if not self._unanswered:
-            raise DecodeError("no request waits for it")
-        request = self._unanswered.popleft()
-        (correlation_id,) = _SIZE.unpack_from(frame, 0)
-        if correlation_id != request.correlation_id:
-            self._unanswered.appendleft(request)
-            raise DecodeError(f"it has correlation id {correlation_id}, expected is {request.correlation_id}")
+        request = self._in_flight.take(frame)
         if request.answer is not None and request.answer.done():
             # It timed out, or its caller has cancelled it.
             return
@@ -308,14 +243,9 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         try:
             _, response = decode_response(request.message.API_KEY, request.version, frame)
         except DecodeError as error:
-            request.end(Disconnected(f"{self.address}: an answer that cannot be decoded: {error}"))
+            request.fail(Disconnected(f"{self.address}: an answer that cannot be decoded: {error}"))
             raise
-        if request.timer is not None:
-            request.timer.cancel()
-        if request.answered is not None:
-            request.answered(response)
-        elif request.answer is not None:
-            request.answer.set_result(response)
+        request.succeed(response)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -326,7 +256,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
         # The request has no timeout of its own, because the timeout of the setup ends the connection.
-        self._send(_Request(asked, math.inf, version, 0, None, partial(self._negotiated, version)), asked, version)
+        self._send(ClientRequest(asked, math.inf, version, 0, None, partial(self._negotiated, version)), asked, version)
 
     def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
         found = after_api_versions(asked, response)
@@ -351,7 +281,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         except UnsupportedVersion as error:
             self.close(f"it cannot authenticate this node: {error}")
         else:
-            self._send(_Request(message, math.inf, version, 0, None, answered), message, version)
+            self._send(ClientRequest(message, math.inf, version, 0, None, answered), message, version)
 
     def authenticated(self) -> None:
         self.become(ConnectionState.READY)
@@ -376,10 +306,9 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             self._watch_timer = None
         if self._exchange is not None:
             self._exchange.stop()
-        unanswered, self._unanswered = self._unanswered, deque()
         error = f"the connection to {self.address} ended before the answer came: {end}"
-        for request in unanswered:
-            request.end(Unanswered(error))
+        for request in self._in_flight.clear():
+            request.fail(Unanswered(error))
         self.begin_end(end)
 
 
@@ -428,7 +357,7 @@ class BrokerConnection:
         self._attempt: asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]] | None = None
         self._setup_timer: asyncio.TimerHandle | None = None
         #: requests that wait until the connection is ready
-        self._waiting: dict[_Request, None] = {}
+        self._waiting: dict[ClientRequest, None] = {}
         self._was_ready = False
         #: attempts in a row that did not make the connection ready
         self._failures = 0
@@ -448,14 +377,14 @@ class BrokerConnection:
         loop = self._runtime.loop
         answer: asyncio.Future[Any] = loop.create_future()
         timeout = timeout_ms / 1000
-        sent = _Request(request, timeout, version, least_version, answer)
+        sent = ClientRequest(request, timeout, version, least_version, answer)
         if self._closed:
-            sent.end(Disconnected("this client is closed"))
+            sent.fail(Disconnected("this client is closed"))
             return answer
         connection = self._connection
         if connection is None:
             if loop.time() < self._connect_from:
-                sent.end(Disconnected(f"there is no connection to {self._address}, the next attempt comes soon"))
+                sent.fail(Disconnected(f"there is no connection to {self._address}, the next attempt comes soon"))
                 return answer
             connection = self._connect()
         else:
@@ -476,9 +405,9 @@ class BrokerConnection:
         if self._connection is not None:
             self._connection.close("this client is closed")
 
-    def _expire(self, request: _Request, timeout_ms: int) -> None:
+    def _expire(self, request: ClientRequest, timeout_ms: int) -> None:
         self._waiting.pop(request, None)
-        request.end(TimeoutError(f"{self._address}: no answer within {timeout_ms} ms"))
+        request.fail(TimeoutError(f"{self._address}: no answer within {timeout_ms} ms"))
         if self._connection is not None:
             self._connection.expired()
 
@@ -547,4 +476,4 @@ class BrokerConnection:
             self._watch.lost((self.host, self.port), end.by_peer)
         waiting, self._waiting = self._waiting, {}
         for request in waiting:
-            request.end(Disconnected(f"cannot connect to {self._address}: {end}"))
+            request.fail(Disconnected(f"cannot connect to {self._address}: {end}"))

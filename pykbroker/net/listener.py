@@ -1,9 +1,9 @@
-"""A listener: bound addresses, the connections accepted on them, and their common bounds.
+"""A listener: its connections, and their common bounds.
 
-Not responsible for protocols inside a connection (connection.py), for the responses (api/), nor for the number of
-connections (admission.py). Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes,
-queued.max.request.bytes, socket.send.buffer.bytes, socket.receive.buffer.bytes. Other bounds exist only in pykbroker:
-unanswered requests, unsent bytes, the time for one request to arrive.
+Not responsible for the port (bound_port.py), for protocols inside a connection (connection.py), for the responses
+(api/), nor for the number of connections (admission.py). Bounds are Kafka's: connections.max.idle.ms,
+socket.request.max.bytes, queued.max.request.bytes, socket.send.buffer.bytes, socket.receive.buffer.bytes. Other bounds
+exist only in pykbroker: unanswered requests, unsent bytes, the time for one request to arrive.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
+from pykbroker.net.bound_port import BoundPort
 from pykbroker.net.connection import Connection, DispatchFrame
 from pykbroker.net.connection_home import BeginsConnection, Limits, WaitingMemory
 from pykbroker.net.listener_metrics import ListenerMetrics
-from pykbroker.net.places import Places
 from pykbroker.runtime.cold_reads import ColdReads
-from pykbroker.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from pykbroker.net.peer_security import TlsOfListener
+    from pykbroker.net.places import Places
     from pykbroker.plugins.plugin_principals import PluginPrincipals
-    from pykbroker.runtime import ListeningSocket, Runtime
+    from pykbroker.runtime import Runtime
+    from pykbroker.runtime.line_limit import LineLimit
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,6 @@ class Listener:
         self.tls = tls
         #: None if principals are named as Apache Kafka's DefaultKafkaPrincipalBuilder names them
         self.principals = principals
-        self.runtime = runtime
         self.loop = runtime.loop
         self.name = name
         self.security_protocol = security_protocol
@@ -67,32 +67,35 @@ class Listener:
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.memory = memory if memory is not None else WaitingMemory(-1)
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
-        self._places = places
-        #: connections that have a place, including connections that were not admitted
-        self._placed: set[Connection] = set()
-        #: the limit for lines about mistakes that clients repeat
-        self.lines = LineLimit(self.loop.time)
+        self._port = BoundPort(
+            runtime, name, places, lambda: Connection(self), lambda made: made if tls is None else tls.layer(made)
+        )
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         #: in the order of arrival; when the listener closes, they are closed in this order
         self.connections: dict[Connection, None] = {}
         self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
-        self.port = 0
         self._dispatch: DispatchFrame | None = None
         #: None if the listener does not authenticate its clients with SASL
         self.authentication: BeginsConnection[Connection] | None = None
-        self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
 
     async def bind(self, host: str, port: int, backlog: int) -> None:
         """Take the port, so that it can be advertised. Raises OSError."""
-        try:
-            self._socket = await self.runtime.listen(self._accept, host, port, backlog)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise OSError(
-                error.errno, f"listener {self.name} cannot be bound to {host or '*'}:{port}: {reason}"
-            ) from error
-        self.port = self._socket.port
+        await self._port.bind(host, port, backlog)
+
+    def accept(self) -> asyncio.BaseProtocol | None:
+        """Return the protocol of a new connection, or None if there is no place for it."""
+        return self._port.accept()
+
+    @property
+    def port(self) -> int:
+        """The number of the bound port; 0 before `bind`."""
+        return self._port.number
+
+    @property
+    def lines(self) -> LineLimit:
+        """The limit for lines about mistakes that clients of this port repeat."""
+        return self._port.lines
 
     @property
     def dispatch(self) -> DispatchFrame:
@@ -113,31 +116,8 @@ class Listener:
     async def serve(self, dispatch: DispatchFrame, authentication: BeginsConnection[Connection] | None = None) -> None:
         """Accept connections, also those that have waited since `bind`, and pass their requests to `dispatch`."""
         self.answer_with(dispatch, authentication)
-        assert self._socket is not None
-        await self._socket.serve()
+        await self._port.serve()
         self._schedule_tidy()
-
-    def _accept(self) -> asyncio.BaseProtocol | None:
-        """Return the protocol of a new connection, or None if there is no place for it."""
-        places = self._places
-        if places is not None and not places.take(self.name):
-            if (more := self.lines.take("")) is not None:
-                logger.warning(
-                    "Listener %s: a new connection is closed, because %d are open and the limit of open files (ulimit "
-                    "-n) allows no more%s",
-                    self.name,
-                    places.taken(self.name),
-                    more,
-                )
-            return None
-        connection = self._make_connection()
-        return connection if self.tls is None else self.tls.layer(connection)
-
-    def _make_connection(self) -> Connection:
-        connection = Connection(self)
-        if self._places is not None:
-            self._placed.add(connection)
-        return connection
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in, or return the reason why it is refused."""
@@ -148,9 +128,7 @@ class Listener:
         return refused
 
     def forget(self, connection: Connection) -> None:
-        if self._places is not None and connection in self._placed:
-            self._placed.remove(connection)
-            self._places.give_back(self.name)
+        self._port.ended(connection)
         if connection in self.connections:
             del self.connections[connection]
             self.metrics.closed.value += 1
@@ -167,9 +145,7 @@ class Listener:
         self._schedule_tidy()
 
     def stop_accepting(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._port.close()
         if self._tidy_timer is not None:
             self._tidy_timer.cancel()
             self._tidy_timer = None

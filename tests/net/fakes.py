@@ -55,8 +55,8 @@ class FakeTransport(asyncio.Transport):
 
 
 class FakeRuntime:
-    def __init__(self) -> None:
-        self.loop = FakeLoop()
+    def __init__(self, loop: FakeLoop | None = None) -> None:
+        self.loop = loop or FakeLoop()
 
 
 class FakeTimer:

@@ -13,7 +13,8 @@ from pykbroker.net.admission import UNBOUNDED, AdmissionLimits
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_home import Limits
 from pykbroker.net.listener import Listener
-from tests.net.fakes import FakeLoop, FakeTransport, connect, make_listener
+from pykbroker.runtime import Runtime
+from tests.net.fakes import FakeLoop, FakeRuntime, FakeTransport, connect, make_listener
 
 BETWEEN = "BETWEEN"
 CLIENTS = ("PLAINTEXT", "SECOND", "THIRD")
@@ -51,8 +52,9 @@ class Server:
         first.admission.change(self.limits)
         self.admission = first.admission
         self.listeners = {"PLAINTEXT": first}
+        runtime = cast(Runtime, FakeRuntime(self.loop))
         for name in (*CLIENTS[1:], BETWEEN):
-            other = self.listeners[name] = Listener(first.runtime, name, Limits(), admission=first.admission)
+            other = self.listeners[name] = Listener(runtime, name, Limits(), admission=first.admission)
             other.answer_with(first.dispatch)
 
     def arrive(self, name: str, host: str = ADDRESSES[0]) -> str:

@@ -428,8 +428,8 @@ def test_a_bug_in_a_handler_ends_its_connection_alone(caplog: pytest.LogCaptureF
 
 def test_who_is_served_at_once_behind_others_that_wait_is_read() -> None:
     """Formerly it was muted and unmuted before it was ready, and never read again."""
-    _, listener, _ = start()
-    other = Listener(listener.runtime, "OTHER", Limits(), admission=listener.admission)
+    _, listener, loop = start()
+    other = Listener(cast("Runtime", FakeRuntime(loop)), "OTHER", Limits(), admission=listener.admission)
     other.answer_with(listener.dispatch)
     listener.admission.change(AdmissionLimits(listener_connections={"PLAINTEXT": 1}))
     connect(listener)

@@ -86,7 +86,7 @@ class Server:
 
     def arrive(self, name: str = "PLAINTEXT") -> tuple[Connection, FakeTransport] | None:
         """Accept a connection as a listening socket does; return None if it is closed at once."""
-        protocol = self.listeners[name]._accept()
+        protocol = self.listeners[name].accept()
         if protocol is None:
             return None
         transport = FakeTransport()
@@ -131,7 +131,7 @@ def test_a_connection_that_was_reset_before_it_was_made_gives_its_place_back() -
     server = Server()
     assert server.arrive() is not None
     for _ in range(3):
-        protocol = server.listeners["PLAINTEXT"]._accept()
+        protocol = server.listeners["PLAINTEXT"].accept()
         assert protocol is not None
         protocol.connection_lost(ConnectionResetError())
 
