@@ -18,12 +18,8 @@ NOT_YET: Final = "not divided yet"
 LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.crossing.control_end.ControlEnd": (14, 18, NOT_YET),
     "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17, NOT_YET),
-    "pykbroker.net.client.ClientConnection": (23, 17, NOT_YET),
     "pykbroker.net.connection.Connection": (36, 26, NOT_YET),
-    "pykbroker.net.listener.Listener": (13, 22, NOT_YET),
     "pykbroker.tls.tls_layer.TlsLayer": (39, 34, NOT_YET),
-    "pykbroker.node.shared.SharedServer": (20, 18, NOT_YET),
-    "pykbroker.node_to_controller.lifecycle.BrokerLifecycle": (28, 31, NOT_YET),
     "pykbroker.quorum.driver.QuorumDriver": (46, 23, NOT_YET),
     "pykbroker.replica.partition.Partition": (48, 16, NOT_YET),
     "pykbroker.storage.logs.Logs": (15, 17, NOT_YET),

@@ -26,6 +26,7 @@ from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import connections_of
 from pykbroker.node.shared import SharedServer
+from pykbroker.node_to_controller.broker_membership import BrokerIdentity
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
@@ -106,8 +107,8 @@ class BrokerLoop:
         calls this node's controller half, or is None if the node has none."""
         shared = self._shared
         config, loader, node_id = shared.config, shared.loader, shared.config.node_id
-        data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
-        place = BrokerPlace(shared.log_dirs, data_dirs, shared.cluster_id, controller is not None)
+        data_dirs = [log_dir for log_dir in shared.directories.log_dirs if log_dir.path in config.log_dirs]
+        place = BrokerPlace(shared.directories.log_dirs, data_dirs, shared.cluster_id, controller is not None)
         heartbeats = ControllerChannel(
             shared.runtime,
             shared.quorum,
@@ -118,18 +119,22 @@ class BrokerLoop:
         )
         parts.add("heartbeat channel to the controller", heartbeats.close)
         feed = MetadataFeed(loader, self._to_broker.put, lambda: lifecycle.metadata_seen())
+        identity = BrokerIdentity(
+            node_id,
+            shared.cluster_id,
+            shared.incarnation_id,
+            tuple(sorted(log_dir.directory_id for log_dir in data_dirs if not log_dir.offline)),
+            _previous_broker_epoch(data_dirs),
+            config.optional_str("broker.rack"),
+        )
         lifecycle = self._lifecycle = BrokerLifecycle(
-            runtime=shared.runtime,
-            config=config,
-            channel=heartbeats,
-            metadata=loader,
-            node_id=node_id,
-            cluster_id=shared.cluster_id,
-            incarnation_id=shared.incarnation_id,
-            directory_ids=[log_dir.directory_id for log_dir in data_dirs if not log_dir.offline],
+            shared.runtime,
+            config,
+            heartbeats,
+            loader,
+            identity,
             seen_offset=lambda: feed.seen_offset,
             changed=lambda state, epoch: control.lease_changed(state, epoch),
-            previous_broker_epoch=_previous_broker_epoch(data_dirs),
             fatal=lambda reason: self._on_failure(RuntimeError(reason)),
         )
         heartbeats.when_lost(lifecycle.connection_lost)
@@ -140,7 +145,7 @@ class BrokerLoop:
             lifecycle,
             shared.quorum,
             controller,
-            shared.directory_failed,
+            shared.directories.failed,
             self._on_failure,
             config.int("broker.session.timeout.ms") / 1000,
         )

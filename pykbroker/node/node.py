@@ -29,9 +29,10 @@ from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.broker_loop import BrokerLoop
 from pykbroker.node.controller_half import ControllerHalf
+from pykbroker.node.node_directories import KeptStop
 from pykbroker.node.node_health import HEALTH_SOCKET, HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
-from pykbroker.node.shared import KeptStop, SharedServer, StartError
+from pykbroker.node.shared import SharedServer, StartError
 from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
@@ -166,7 +167,7 @@ class Node:
             active=self.loader.image.broker_is_active(config.node_id),
             leader_id=None if quorum is None else quorum.leader_id,
             is_controller=config.is_controller,
-            offline_directories=self.shared.offline_directories,
+            offline_directories=self.shared.directories.offline,
             broker_silent_seconds=0.0 if broker is None else broker.silent_seconds,
         )
 

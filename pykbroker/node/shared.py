@@ -1,14 +1,13 @@
 """The base of both halves of a node (Apache Kafka's SharedServer), on the loop of the controller half.
 
-Responsible for formatting, locking, opening and closing the log directories, for this node's replica of the quorum, and
-for loading the metadata. It uses neither half.
+Responsible for the order of a start: the log directories (node_directories.py), then this node's replica of the quorum,
+then the metadata. It uses neither half.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
@@ -18,6 +17,7 @@ from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.node.advertised import Advertised, NoNameError, advertise
 from pykbroker.node.loop_side import LoopSide
+from pykbroker.node.node_directories import KeptStop, NodeDirectories
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import connections_of
 from pykbroker.node.quorum_settings import quorum_config
@@ -27,33 +27,15 @@ from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
 from pykbroker.storage.bare_directories import check_metadata
-from pykbroker.storage.directories import close
-from pykbroker.storage.format import (
-    Formatted,
-    StorageFormatError,
-    directories_of,
-    format_directories,
-    is_unused,
-    read_format,
-)
+from pykbroker.storage.format import StorageFormatError
 from pykbroker.storage.space import DiskSpace
 from pykbroker_log.disk import Disk
-from pykbroker_log.log_config import StorageError
-from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.metadata_storage import UNUSABLE
-from pykbroker_wire.primitives import random_uuid, uuid_to_str
+from pykbroker_wire.primitives import random_uuid
 
 logger = logging.getLogger(__name__)
 
 StartError = StorageFormatError
-
-
-class KeptStop(NamedTuple):
-    """The facts about a stop that are written to the directories: if it was clean, and the broker's epoch (-1 for
-    none)."""
-
-    clean: bool
-    broker_epoch: int
 
 
 class SharedServer:
@@ -75,7 +57,7 @@ class SharedServer:
         `LoopSide` does."""
         self.config = config
         self.runtime = runtime
-        self._disk = disk
+        self.directories = NodeDirectories(config, runtime, disk)
         self.loader = MetadataLoader()
         self.side = LoopSide(
             config,
@@ -87,15 +69,11 @@ class SharedServer:
         )
         #: identifies this start of the node in its registrations
         self.incarnation_id = random_uuid(runtime.random)
-        #: used only by the broker half while that runs, if the node has one
-        self.log_dirs: list[LogDir] = []
-        self._offline: set[str] = set()
         self.policies = Policies.of(config) if config.is_controller else Policies()
         self._may_format = may_format
         self._on_failure = on_failure
         self._ending = ending
         self._advertised: Advertised | None = None
-        self._formatted: Formatted | None = None
         self._quorum: QuorumDriver | None = None
         self._leader_left: Callable[[int], object] | None = None
         self._is_loaded = False
@@ -113,8 +91,7 @@ class SharedServer:
 
     @property
     def cluster_id(self) -> str:
-        assert self._formatted is not None, "the shared part is not open"
-        return self._formatted.cluster_id
+        return self.directories.formatted.cluster_id
 
     @property
     def advertised(self) -> Advertised:
@@ -125,8 +102,8 @@ class SharedServer:
         """Open and lock the directories, and bind the controller's ports. Raises StartError or OSError."""
         advertised = self._advertised = await self._advertise()
         parts.add("log directories", self._close_directories)
-        self._formatted = self._open_directories()
-        check_metadata(self.runtime.disk, self.config, self.log_dirs, advertised.controller)
+        self.directories.open(may_format=self._may_format)
+        check_metadata(self.runtime.disk, self.config, self.directories.log_dirs, advertised.controller)
         await self.side.start(parts)
 
     async def start(self, parts: StartedParts) -> None:
@@ -142,10 +119,9 @@ class SharedServer:
             )
             parts.add("lost peers", lost.close)
         peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.side.ways.to_controllers.setup, lost)
-        assert self._formatted is not None, "the shared part is not open"
         quorum = self._quorum = QuorumDriver(
             self.runtime,
-            quorum_config(config, self._formatted, self.side.ports.advertised(self.advertised.controller)),
+            quorum_config(config, self.directories.formatted, self.side.ports.advertised(self.advertised.controller)),
             peers,
             on_failure=self._on_failure,
             on_snapshot_due=self.loader.write_snapshot,
@@ -200,15 +176,6 @@ class SharedServer:
         joins = self.config.bool("controller.quorum.auto.join.enable") and self.config.node_id not in known
         return max(1, len(known)) + joins
 
-    @property
-    def offline_directories(self) -> tuple[str, ...]:
-        """The paths of the directories that have failed, in the order of `log_dirs`."""
-        return tuple(log_dir.path for log_dir in self.log_dirs if log_dir.path in self._offline)
-
-    def directory_failed(self, path: str) -> None:
-        """Record a failed directory (called by the broker half)."""
-        self._offline.add(path)
-
     def when_loaded(self, callback: Callable[[], None]) -> None:
         """Call `callback` when all metadata that was committed at this node's start is published. Call it at once if
         that has happened."""
@@ -229,45 +196,6 @@ class SharedServer:
         for tell in self._when_loaded:
             tell()
 
-    # -- directories --------------------------------------------------------------------------------------------------
-
-    def _open_directories(self) -> Formatted:
-        disk, config = self._disk, self.config
-        paths = directories_of(config)
-        if self._may_format and all(is_unused(disk, path) for path in paths):
-            cluster_id = uuid_to_str(random_uuid(self.runtime.random))
-            format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
-            logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
-        formatted = read_format(disk, config, self.runtime.random, now_ms=self.runtime.now_ms())
-        for path in paths:
-            log_dir = self._open_directory(path, formatted)
-            self.log_dirs.append(log_dir)
-            if log_dir.offline:
-                self._offline.add(path)
-        return formatted
-
-    def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
-        """Open a directory. If that fails, return it as offline, as Apache Kafka does. Raises StartError for the
-        directory of the metadata log, and for a directory that another process uses."""
-        disk = self._disk
-        reason = formatted.broken.get(path)
-        if reason is None:
-            try:
-                return LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms())
-            except BlockingIOError as error:
-                raise StartError(f"log directory {path} cannot be used: {error}") from error
-            except (StorageError, OSError) as error:
-                if path == self.config.metadata_log_dir:
-                    raise StartError(f"log directory {path} cannot be used: {error}") from error
-                reason = str(error)
-        logger.error("Log directory %s: offline from the start: %s", path, reason)
-        return LogDir.out_of_order(disk, path)
-
     async def _close_directories(self) -> None:
-        ending = self._ending()
         jobs = self.side.live.current.int("num.recovery.threads.per.data.dir")
-        for log_dir in self.log_dirs:
-            try:
-                await close(self.runtime, log_dir, clean=ending.clean, broker_epoch=ending.broker_epoch, jobs=jobs)
-            except StorageError as error:
-                logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
+        await self.directories.close(self._ending(), jobs)

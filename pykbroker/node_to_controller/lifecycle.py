@@ -1,9 +1,9 @@
 """Makes a broker a member of the cluster, and keeps its membership: registration, heartbeats, controlled shutdown.
 
-It is the broker's side of controller/brokers.py, and the two exchange only protocol messages. It runs on the control
-loop of the node, so that heartbeats continue while the broker half is busy. Responsible for the states of BrokerState,
-and for the time at which each message is sent. Not responsible for finding the controller and trying again
-(controller_sender.py), nor for the actions of the broker half in a state (crossing/lease.py). The broker half calls
+It runs on the control loop of the node, so that heartbeats continue while the broker half is busy. Responsible for the
+time at which each message is sent, for timeouts and log lines. Not responsible for the messages and the next state
+(broker_membership.py), for finding the controller and trying again (controller_sender.py), nor for the actions of the
+broker half in a state (crossing/lease.py). The broker half calls
 `ready_to_unfence` when the logs are open, and serves clients after that.
 
 There are no fixed waits. After an event that may change the controller's answer, the next message is sent at once: a
@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pykbroker.config.load import Config
-from pykbroker.metadata.features import REGISTERED
-from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
-from pykbroker.metadata.snapshot import CORDONED_FROM, DIRECTORIES_FROM
+from pykbroker.metadata.image import Endpoint, MetadataImage
+from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.view import MetadataView
+from pykbroker.node_to_controller.broker_membership import BrokerIdentity, BrokerMembership
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender
-from pykbroker_wire.messages import broker_registration
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
@@ -48,55 +47,32 @@ class BrokerLifecycle:
 
     def __init__(
         self,
-        *,
         runtime: Runtime,
         config: Config,
         channel: Channel,
         metadata: MetadataView,
-        node_id: int,
-        cluster_id: str,
-        incarnation_id: bytes,
-        directory_ids: Iterable[bytes],
+        identity: BrokerIdentity,
+        *,
         seen_offset: Callable[[], int],
         changed: Callable[[BrokerState, int], None],
-        previous_broker_epoch: int = -1,
-        features: Mapping[str, VersionRange] = REGISTERED,
         fatal: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`seen_offset` returns the offset up to which the broker half has the metadata. `changed` gets each new state
-        with the broker's epoch. `previous_broker_epoch` comes from the file of a clean shutdown, otherwise it is -1.
-        `fatal` is called if the node must stop."""
-        self.state = BrokerState.NOT_RUNNING
-        self.broker_epoch = -1
-        self.node_id = node_id
-        self.cluster_id = cluster_id
-        self.incarnation_id = incarnation_id
-        self.directory_ids = tuple(sorted(directory_ids))
-        self.previous_broker_epoch = previous_broker_epoch
+        with the broker's epoch. `fatal` is called if the node must stop."""
+        self.node_id = identity.node_id
+        self._membership = BrokerMembership(identity)
         self._runtime = runtime
         self._metadata = metadata
         self._seen_offset = seen_offset
         self._changed = changed
-        self._features = dict(features)
         self._fatal = fatal
-        self._rack = config.optional_str("broker.rack")
+        self._config = config
         self._heartbeat_ms = config.int("broker.heartbeat.interval.ms")
         self._session_ms = config.int("broker.session.timeout.ms")
-        self._registration_timeout_ms = config.int("initial.broker.registration.timeout.ms")
-        self._endpoints: list[Endpoint] = []
-        self._registered = False
-        self._ready = False
         self._stands = False
-        self._log_dir_failure_timeout_ms = config.int("log.dir.failure.timeout.ms")
-        #: failed directory -> True if the controller has the report
-        self._offline: dict[bytes, bool] = {}
-        self._failure_timers: list[asyncio.TimerHandle] = []
-        self._cordoned: tuple[bytes, ...] = ()
-        #: the failed directories in the last heartbeat
-        self._told: tuple[bytes, ...] = ()
-        # True if the last heartbeat asked to stay fenced only because it had to report a failed directory first.
-        self._is_held_back = False
+        #: how often the controller has not permitted the shutdown yet
         self._shutdown_answers = 0
+        self._failure_timers: list[asyncio.TimerHandle] = []
         self._registration_timer: asyncio.TimerHandle | None = None
         self._shutdown_timer: asyncio.TimerHandle | None = None
         # As in Apache Kafka's channel "heartbeat", the timeout of a request is one heartbeat interval.
@@ -104,30 +80,44 @@ class BrokerLifecycle:
             runtime,
             channel,
             metadata,
-            f"[BrokerLifecycleManager id={node_id}]",
+            f"[BrokerLifecycleManager id={identity.node_id}]",
             self._next_request,
             self._answered,
             timeout_ms=self._heartbeat_ms,
             last_pause_ms=min(self._session_ms, _LONGEST_PAUSE_MS),
         )
 
+    @property
+    def state(self) -> BrokerState:
+        return self._membership.state
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the last registration, or -1 before the first."""
+        return self._membership.broker_epoch
+
     # From the broker half.
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Begin to register with these advertised listeners, which have the ports that were bound."""
-        self._endpoints = list(endpoints)
+        identity = self._membership.identity
+        self._membership.endpoints = tuple(endpoints)
         self._become(BrokerState.STARTING)
         self._metadata.add_publisher(self, catch_up=False)
         self._metadata.on_leader(self._leader_changed)
         self._registration_timer = self._runtime.loop.call_later(
-            self._registration_timeout_ms / 1000, self._registration_timed_out
+            self._config.int("initial.broker.registration.timeout.ms") / 1000, self._registration_timed_out
         )
         self._sender.wake()
-        self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
+        self._log(
+            "Incarnation %s of broker in cluster %s is now STARTING.",
+            identity.incarnation_id.hex(),
+            identity.cluster_id,
+        )
 
     def ready_to_unfence(self) -> None:
         """Ask to be unfenced, because recovery is over."""
-        self._ready = True
+        self._membership.is_ready = True
         self._sender.wake()
 
     def announce_running(self) -> None:
@@ -169,12 +159,11 @@ class BrokerLifecycle:
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Report to the controller that a log directory is offline (KIP-858)."""
-        if directory_id not in self._offline:
-            self._offline[directory_id] = False
-            delay = self._log_dir_failure_timeout_ms / 1000
-            timer = self._runtime.loop.call_later(delay, self._failure_untold, directory_id)
+        if self._membership.directories.fail(directory_id):
+            timeout_ms = self._config.int("log.dir.failure.timeout.ms")
+            timer = self._runtime.loop.call_later(timeout_ms / 1000, self._failure_untold, directory_id, timeout_ms)
             self._failure_timers.append(timer)
-        if self._registered:
+        if self._membership.is_registered:
             self._sender.wake()
 
     def stand_still(self, seconds: float) -> None:
@@ -200,29 +189,27 @@ class BrokerLifecycle:
     def connection_lost(self) -> None:
         """Send the next heartbeat over a new connection soon, because the connection to the controller has ended. The
         controller treats a broker as gone if it is not back within half a second (liveness/broker_deaths.py)."""
-        if self._registered:
+        if self._membership.is_registered:
             self._sender.wake(_AFTER_LOSS_MS)
 
     def cordon(self, directory_ids: Iterable[bytes]) -> None:
         """Report to the controller which directories get no new replicas (KIP-1066)."""
-        cordoned = tuple(sorted(directory_ids))
-        if cordoned != self._cordoned:
-            self._cordoned = cordoned
-            if self._registered:
-                self._sender.wake()
+        if self._membership.directories.cordon(directory_ids) and self._membership.is_registered:
+            self._sender.wake()
 
-    def _failure_untold(self, directory_id: bytes) -> None:
+    def _failure_untold(self, directory_id: bytes, timeout_ms: int) -> None:
         """Stop the node if the controller has no report of a failed directory. The controller would continue to make
         this broker the leader of replicas in that directory."""
-        if not self._offline[directory_id] and self.state is not BrokerState.SHUTTING_DOWN:
+        if not self._membership.directories.is_reported(directory_id) and self.state is not BrokerState.SHUTTING_DOWN:
             self._fatal(
-                f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms "
+                f"the controller could not be told within {timeout_ms} ms "
                 f"(log.dir.failure.timeout.ms) that a log directory failed"
             )
 
     def metadata_seen(self) -> None:
         """Note that the broker half has newer metadata, which may include this broker's registration."""
-        if self._registered and self.state is BrokerState.STARTING and self._seen_offset() >= self.broker_epoch:
+        is_starting = self._membership.is_registered and self.state is BrokerState.STARTING
+        if is_starting and self._seen_offset() >= self.broker_epoch:
             self._sender.wake()
 
     # From the metadata.
@@ -230,12 +217,10 @@ class BrokerLifecycle:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Register again if the metadata has lost this broker, or can have its directories from now on (called by the
         loader)."""
-        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or not self._registered:
-            return
         changed = delta.cluster.brokers_changed
+        removed = self.node_id in changed and changed[self.node_id] is None
         upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
-        if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
-            self._registered = False
+        if self._membership.is_lost(removed=removed, gets_directories=upgraded and old.offset >= 0):
             self._sender.wake()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
@@ -244,15 +229,15 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def _become(self, state: BrokerState) -> None:
-        self.state = state
+        self._membership.state = state
         self._changed(state, self.broker_epoch)
 
-    # Talking.
+    # To and from the controller.
 
     def _next_request(self) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
-        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or self._stands:
+        if self._stands:
             return None
-        return self._heartbeat() if self._registered else self._registration()
+        return self._membership.next_request(self._seen_offset(), self._metadata.image.features.metadata_version)
 
     def _answered(self, response: BrokerRegistrationResponse | BrokerHeartbeatResponse) -> None:
         if isinstance(response, BrokerRegistrationResponse):
@@ -260,31 +245,8 @@ class BrokerLifecycle:
         else:
             self._heartbeat_answered(response)
 
-    def _registration(self) -> BrokerRegistrationRequest:
-        return BrokerRegistrationRequest(
-            broker_id=self.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=self.incarnation_id,
-            listeners=[
-                broker_registration.Listener(
-                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-                )
-                for e in self._endpoints
-            ],
-            features=[
-                broker_registration.Feature(
-                    name=name, min_supported_version=levels.min, max_supported_version=levels.max
-                )
-                for name, levels in self._features.items()
-            ],
-            rack=self._rack,
-            log_dirs=list(self.directory_ids),
-            previous_broker_epoch=self.previous_broker_epoch,
-        )
-
     def _registration_answered(self, response: BrokerRegistrationResponse) -> None:
-        self.broker_epoch = response.broker_epoch
-        self._registered = True
+        self._membership.registered(response)
         if self._registration_timer is not None:
             self._registration_timer.cancel()
             self._registration_timer = None
@@ -294,36 +256,17 @@ class BrokerLifecycle:
         # Otherwise `metadata_seen` sends the heartbeat as soon as the broker half has seen the registration.
         self._sender.wake(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
 
-    def _heartbeat(self) -> BrokerHeartbeatRequest:
-        self._told = tuple(self._offline)
-        # If the same heartbeat reported the failure and asked to unfence this broker, the controller would make it the
-        # leader of replicas in the failed directory.
-        is_coming_up = self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
-        self._is_held_back = self._ready and is_coming_up and not all(self._offline.values())
-        return BrokerHeartbeatRequest(
-            broker_id=self.node_id,
-            broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._seen_offset(),
-            want_fence=not self._ready or self._is_held_back,
-            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
-            offline_log_dirs=list(self._offline),
-            cordoned_log_dirs=(
-                list(self._cordoned) if self._metadata.image.features.metadata_version >= CORDONED_FROM else None
-            ),
-        )
-
     def _heartbeat_answered(self, response: BrokerHeartbeatResponse) -> None:
-        for directory_id in self._told:
-            self._offline[directory_id] = True
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            self._shutdown_answered(response.should_shut_down)
+        membership = self._membership
+        membership.answered()
+        if membership.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._shutdown_answered(membership.state_after(response) is BrokerState.SHUTTING_DOWN)
             return
-        if self.state is BrokerState.STARTING and response.is_caught_up:
-            self._log("The broker has caught up. Transitioning from STARTING to RECOVERY.")
-            self._become(BrokerState.RECOVERY)
-        if self.state is BrokerState.RECOVERY and not response.is_fenced:
-            self._become(BrokerState.RUNNING)
-        self._sender.wake(0 if self._is_held_back else self._heartbeat_ms)
+        while (following := membership.state_after(response)) is not None:
+            if following is BrokerState.RECOVERY:
+                self._log("The broker has caught up. Transitioning from STARTING to RECOVERY.")
+            self._become(following)
+        self._sender.wake(0 if membership.is_held_back else self._heartbeat_ms)
 
     def _shutdown_answered(self, granted: bool) -> None:
         if granted:

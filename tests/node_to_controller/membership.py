@@ -14,6 +14,7 @@ from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import ToBroker, ToControl
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.node_to_controller.broker_membership import BrokerIdentity
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
@@ -44,14 +45,17 @@ class Membership:
         self.broker = BrokerEnd(runtime, node_id, to_control.put)
         self.feed = MetadataFeed(loader, to_broker.put, lambda: self.lifecycle.metadata_seen())
         self.lifecycle = BrokerLifecycle(
-            runtime=runtime,
-            config=config,
-            channel=channel,
-            metadata=loader,
-            node_id=node_id,
-            cluster_id=cluster_id,
-            incarnation_id=incarnation_id,
-            directory_ids=directory_ids,
+            runtime,
+            config,
+            channel,
+            loader,
+            BrokerIdentity(
+                node_id,
+                cluster_id,
+                incarnation_id,
+                tuple(sorted(directory_ids)),
+                rack=config.optional_str("broker.rack"),
+            ),
             seen_offset=lambda: self.feed.seen_offset,
             changed=lambda state, epoch: self.control.lease_changed(state, epoch),
             **fields,

@@ -24,6 +24,7 @@ from pykbroker.replica.partition import ENOUGH, Partition
 from pykbroker_log.log_config import AppendOrigin
 from pykbroker_raft.ready import Outgoing, Reply
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tests.simulation.invariants import two_loops
 from tests.simulation.invariants.acknowledgements import Acknowledgements
 from tests.simulation.invariants.metadata import Key, MetadataInvariants
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.node.node import Node
     from pykbroker_log.results import AppendInfo
-    from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest
     from testkit.simulated.world import SimRuntime
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
@@ -267,7 +268,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
     advance, fence_early = Partition.advance, ActiveController.fence_early
-    append, heartbeat = Partition.append, BrokerLifecycle._heartbeat
+    append, next_request = Partition.append, BrokerLifecycle._next_request
 
     def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
         watcher.says(driver, type(outgoing.request).__name__)
@@ -310,13 +311,15 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
             watcher.appends(partition)
         return info
 
-    def sends_heartbeat(lifecycle: BrokerLifecycle) -> BrokerHeartbeatRequest:
-        watcher.sends_heartbeat(lifecycle)
-        return heartbeat(lifecycle)
+    def sends_next(lifecycle: BrokerLifecycle) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
+        request = next_request(lifecycle)
+        if isinstance(request, BrokerHeartbeatRequest):
+            watcher.sends_heartbeat(lifecycle)
+        return request
 
     with (
         mock.patch.object(ActiveController, "fence_early", fences_early),
-        mock.patch.object(BrokerLifecycle, "_heartbeat", sends_heartbeat),
+        mock.patch.object(BrokerLifecycle, "_next_request", sends_next),
         mock.patch.object(Partition, "append", appends),
         mock.patch.object(Partition, "advance", advances),
         mock.patch.object(QuorumDriver, "_send", sends),
