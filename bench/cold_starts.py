@@ -18,10 +18,10 @@ from contextlib import ExitStack, suppress
 
 from bench.clusters import NUMBERS, Cluster, warm_up
 from bench.measurements import Figure, Kind, Measurement
-from bench.writers import EVERY_SECONDS, GIVE_UP_SECONDS, Asking
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from testkit.nodes.wire import Wire
+from testkit.writers import EVERY_SECONDS, GIVE_UP_SECONDS, Asking
 
 TOPIC = "cold"
 #: The time that docker-compose gives a container to stop.

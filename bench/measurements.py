@@ -386,7 +386,7 @@ def end_to_end(server: Server, seconds: float) -> dict[str, float]:
 def end_to_end_tool(server: Server, seconds: float) -> dict[str, float]:
     import re
 
-    from compat_tests.oracle.kafka import kafka_libs
+    from testkit.oracle.kafka import kafka_libs
 
     name, _ = new_topic(server)
     command = ["java", "-Xmx256m", "-cp", f"{kafka_libs()}/*", "org.apache.kafka.tools.EndToEndLatency"]

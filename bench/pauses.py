@@ -19,7 +19,11 @@ from typing import Self
 
 from bench.clusters import NUMBERS, THREE_NODES, Cluster, spread
 from bench.measurements import Figure, Measurement
-from bench.writers import (
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from testkit.nodes.nodes import GROUP
+from testkit.nodes.wire import Wire
+from testkit.writers import (
     EVERY_SECONDS,
     GIVE_UP_SECONDS,
     Asking,
@@ -29,10 +33,6 @@ from bench.writers import (
     Writer,
     lost,
 )
-from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from testkit.nodes.nodes import GROUP
-from testkit.nodes.wire import Wire
 
 TOPIC = "pauses"
 OFFSETS = "__consumer_offsets"

@@ -1,6 +1,6 @@
 """The two sides: Apache Kafka and pykbroker as processes, and the operating system's figures for them.
 
-Apache Kafka comes from compat_tests/oracle (Maven resolves the jars). Both run with their defaults. A `Server` is a
+Apache Kafka comes from testkit/oracle (Maven resolves the jars). Both run with their defaults. A `Server` is a
 single node; clusters.py has three of them.
 """
 
@@ -271,6 +271,6 @@ group.initial.rebalance.delay.ms=0
 
 
 def _classes() -> list[str]:
-    from compat_tests.oracle.kafka import kafka_libs
+    from testkit.oracle.kafka import kafka_libs
 
     return ["-cp", f"{kafka_libs()}/*"]

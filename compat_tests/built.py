@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import kafka_libs, resolved
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs, resolved
 
 GO = (1, 26)
 

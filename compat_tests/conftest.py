@@ -14,10 +14,10 @@ import pytest
 
 from compat_tests.flaky import FlakyProxy
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
 from compat_tests.topics import Topics
-from compat_tests.workers import ByUnit, arrange
 from testkit import skips, timing
+from testkit.dealing import ByUnit, arrange
+from testkit.oracle.kafka import ApacheKafka, kafka_libs
 from testkit.ports import steady_port
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import ApacheKafka
+from testkit import needs
 from testkit.clients import PATIENCE_S
+from testkit.oracle.kafka import ApacheKafka
 from testkit.ports import steady_port
 
 ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")

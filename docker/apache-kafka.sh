@@ -9,7 +9,7 @@ libs=${3:-build/apache-kafka/resolved}
 context=build/apache-kafka/image
 
 if [ $# -lt 3 ] && [ ! -d "$libs" ]; then
-    mvn -q -B -f compat_tests/oracle/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/$libs.new"
+    mvn -q -B -f testkit/oracle/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/$libs.new"
     mv "$libs.new" "$libs"
 fi
 rm -rf "$context"

@@ -19,13 +19,13 @@ from compat_tests.differential.link import Link
 from compat_tests.differential.plain import Symbols
 from compat_tests.differential.session import NOW_MS, Step
 from compat_tests.node import Node, Pykbroker
-from compat_tests.oracle.kafka import ApacheKafka
 from compat_tests.sasl.secured import MODULES, Ports
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.create_acls import CreateAclsRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
+from testkit.oracle.kafka import ApacheKafka
 
 PATIENCE_S = 30.0
 ANSWER_TIMEOUT_S = 8.0

@@ -18,11 +18,11 @@ from compat_tests.acls.acl_nodes import GuardedNode, both_guarded
 from compat_tests.differential.masks import is_masked, sort_inside
 from compat_tests.differential.plain import flatten
 from compat_tests.differential.session import Step
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 SERVED = {api.key: api.on for api in TABLE}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from compat_tests.oracle.kafka import ApacheKafka
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.runtime import OsRuntime
@@ -29,6 +28,7 @@ from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch, iter_batches
+from testkit.oracle.kafka import ApacheKafka
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests import needs
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.topics import Topics
+from testkit import needs
 from testkit.clients import ALL_COMPRESSIONS, NOW_MS, wait_until
 
 HOSTILE = b'k\xff\x00|v"\\\xc3\xa9\x1b,=\xfe'

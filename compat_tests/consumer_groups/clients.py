@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compat_tests.built import go_program, java_classes
-from compat_tests.oracle.kafka import java_command
 from compat_tests.remote import Program, RemoteMember
 from testkit.clients import PATIENCE_S, Record, wait_until
+from testkit.oracle.kafka import java_command
 
 FOLDER = Path(__file__).parents[1]
 SESSION_TIMEOUT_MS = 4_000  # of members of the classic protocol

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests.built import java_classes
-from compat_tests.oracle.kafka import java_command
+from testkit.oracle.kafka import java_command
 
 
 class Oracle:

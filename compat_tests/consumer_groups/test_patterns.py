@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.consumer_groups.oracle import Oracle
 from pykbroker.coordinator.group.consumer.regex import compile_pattern
 from pykbroker_wire.errors import KafkaError
+from testkit import needs
 
 # ruff: noqa: SIM905
 CASES = 6_000

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.container.containers import Container, docker, fresh_name, settings
 from compat_tests.container.projects import Project
-from compat_tests.oracle.kafka import kafka_libs
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 BASE = "pykbroker-base"
 IMAGE = "pykbroker:under-test"

@@ -13,9 +13,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, PartitionMetadata
 
-from compat_tests import needs
 from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
 from compat_tests.container.host_clients import at
+from testkit import needs
 from testkit.clients import wait_until
 from testkit.ports import steady_port
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bench.writers import Librdkafka
 from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S, docker
 from compat_tests.container.projects import Project
 from testkit.clients import wait_until
+from testkit.writers import Librdkafka
 
 KILLS = 10
 NODES = {"node-1": 1, "node-2": 2, "node-3": 3}

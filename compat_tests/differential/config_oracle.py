@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compat_tests.built import java_classes
-from compat_tests.oracle.kafka import java_command
+from testkit.oracle.kafka import java_command
 
 
 def run(program: str, request: object = None) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALUES, STORED_MASKS, LeftOut
 from compat_tests.differential.scripts import ONE_STOPPED, SCRIPTS, THREE_NODES
-from compat_tests.oracle.kafka import KAFKA
 from compat_tests.three_nodes.printed import DIFFERENCES
 from pykbroker import generated_page
+from testkit.oracle.kafka import KAFKA
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "differential.md"
 HEAD = f"""# Compared with Apache Kafka, field by field

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compat_tests import needs
 from compat_tests.node import ADDRESS
-from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka
+from testkit import needs
+from testkit.oracle.kafka import SINGLE_NODE, ApacheKafka
 from testkit.ports import steady_port
 
 CONFIG = {

@@ -11,10 +11,10 @@ from compat_tests.differential import masks, nodes
 from compat_tests.differential.compare import compare, run
 from compat_tests.differential.scripts import KIND_OF, LONG, SCRIPTS
 from compat_tests.differential.session import Step
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
+from testkit.oracle.kafka import kafka_libs
 
 transcripts: dict[str, list[Step]] = {}
 

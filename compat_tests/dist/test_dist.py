@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from compat_tests import needs
+from testkit import needs
 from testkit.nodes.processes import READY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

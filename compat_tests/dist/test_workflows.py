@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from compat_tests import needs
+from testkit import needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from compat_tests.kafka_tools.conftest import table
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import ApacheKafka, run_tool
 from testkit.clients import wait_until
+from testkit.oracle.kafka import ApacheKafka, run_tool
 
 _TOOL = "org.apache.kafka.tools.TransactionsCommand"
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from compat_tests.exactly_once.hanging import wait_with_mending
-from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
 from testkit.clients import PATIENCE_S
+from testkit.programs import Slot
 
 
 class Kills:

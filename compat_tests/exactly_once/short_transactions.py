@@ -13,8 +13,8 @@ from compat_tests.built import java_classes
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.three_nodes import NUMBERS
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster
-from compat_tests.oracle.kafka import java_command
 from testkit.nodes.wire import Wire
+from testkit.oracle.kafka import java_command
 
 PARTITIONS = 6
 _numbers = count()

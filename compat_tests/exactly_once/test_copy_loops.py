@@ -22,12 +22,12 @@ from compat_tests.exactly_once.copiers.task import Task
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.test_message_copier import different
-from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from testkit.clients import NOW_MS, PATIENCE_S, Record
+from testkit.oracle.kafka import java_command, kafka_libs
+from testkit.programs import Slot
 
 # Each start of a broker takes 20 s on a machine with other work.
 pytestmark = pytest.mark.timeout(900)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.conftest import FreshBroker
 from compat_tests.differential.scripts import asking
 from compat_tests.differential.session import Session
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.python.confluent_client import ConfluentClient
+from testkit import needs
 from testkit.clients import NOW_MS, Record
 
 

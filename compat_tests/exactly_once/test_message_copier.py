@@ -15,11 +15,11 @@ import pytest
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
-from compat_tests.exactly_once.workers import Event, Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import kafka_libs, tool_command
 from compat_tests.topics import Topics
 from testkit.clients import PATIENCE_S, wait_until
+from testkit.oracle.kafka import kafka_libs, tool_command
+from testkit.programs import Event, Slot
 
 # Each start of a broker takes 20 s on a machine with other work.
 pytestmark = pytest.mark.timeout(900)

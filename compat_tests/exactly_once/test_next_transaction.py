@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
 from pykbroker_wire.messages.end_txn import EndTxnRequest
@@ -22,6 +21,7 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testkit.nodes.nodes import TRANSACTION, eventually
 from testkit.nodes.wire import Wire, batch
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 

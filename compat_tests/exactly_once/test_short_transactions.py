@@ -10,11 +10,11 @@ from itertools import cycle
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.exactly_once.short_transactions import Task, Transactions
 from compat_tests.exactly_once.three_nodes import NUMBERS, ThreeNodes
 from compat_tests.mixed_cluster.members import Cluster
-from compat_tests.oracle.kafka import kafka_libs
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 

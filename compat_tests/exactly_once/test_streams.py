@@ -18,12 +18,12 @@ from compat_tests.built import java_classes
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
-from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from testkit.clients import NOW_MS, PATIENCE_S, Record
+from testkit.oracle.kafka import java_command, kafka_libs
+from testkit.programs import Slot
 
 # Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)

@@ -26,12 +26,12 @@ from compat_tests.exactly_once.test_copy_loops import Loop, franz_go_copier, jav
 from compat_tests.exactly_once.test_message_copier import Copy
 from compat_tests.exactly_once.test_streams import WordCount
 from compat_tests.exactly_once.three_nodes import ThreeNodes
-from compat_tests.exactly_once.workers import Slot
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.topics import Topics
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from testkit.clients import wait_until
 from testkit.nodes.wire import Wire
+from testkit.oracle.kafka import kafka_libs
+from testkit.programs import Slot
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -20,14 +20,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
-from compat_tests.exactly_once.workers import Event, Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import kafka_libs, tool_command
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from pykbroker.coordinator.group.records import decode, decode_offset
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 from testkit.clients import wait_until
+from testkit.oracle.kafka import kafka_libs, tool_command
+from testkit.programs import Event, Slot
 
 # Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)

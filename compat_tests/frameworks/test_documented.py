@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from compat_tests import needs
+from testkit import needs
 from testkit.documented import examples
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
+from testkit import needs
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = Path(__file__).parent / "application" / "application_tests.py"

@@ -9,10 +9,10 @@ import pytest
 
 from compat_tests.built import java_classes
 from compat_tests.groups import Spawn, spawner
-from compat_tests.oracle.kafka import TOOL_JVM, java_command
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.suite import ClientSuite
 from testkit.clients import Client
+from testkit.oracle.kafka import TOOL_JVM, java_command
 
 SOURCE = Path(__file__).with_name("ClientProgram.java")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.kafka_classes.kafka_classes import kafka_classes
 from compat_tests.remote import Program
+from testkit import needs
 
 
 @pytest.fixture(scope="session")

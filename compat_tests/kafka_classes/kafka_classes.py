@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from compat_tests.built import java_classes
-from compat_tests.oracle.kafka import TOOL_JVM, java_command
 from compat_tests.remote import Program
+from testkit.oracle.kafka import TOOL_JVM, java_command
 
 _SOURCES = Path(__file__).with_name("java")
 #: The lines of the authorizer's decisions are compared.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 TOOLS = "org.apache.kafka.tools"
 

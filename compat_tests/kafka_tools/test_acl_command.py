@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import kafka_libs
-from compat_tests.oracle.tool_server import Ended, ToolServer
+from compat_tests.tool_server import Ended, ToolServer
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 COMMAND = "org.apache.kafka.tools.AclCommand"

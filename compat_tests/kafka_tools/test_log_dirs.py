@@ -14,7 +14,7 @@ import pytest
 from compat_tests.differential import nodes
 from compat_tests.differential.scripts.directories import alter, made_in, paths, throttle, where
 from compat_tests.differential.session import Session
-from compat_tests.oracle.kafka import run_tool
+from testkit.oracle.kafka import run_tool
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from compat_tests.kafka_tools.conftest import TOOLS
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from testkit.nodes.nodes import eventually
 from testkit.nodes.trio import Trio
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 MAIN = f"{TOOLS}.MetadataQuorumCommand"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
 from testkit.nodes.trio import NUMBERS, Trio
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 TOPIC, BROKER = 2, 4
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

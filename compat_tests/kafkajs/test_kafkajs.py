@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.built import npm_packages
 from compat_tests.groups import GroupSuite, Spawn, spawner
 from compat_tests.remote import Program, RemoteClient
+from testkit import needs
 from testkit.clients import Client
 
 HERE = Path(__file__).parent

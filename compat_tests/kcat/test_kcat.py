@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import assert_same
 from compat_tests.topics import Topics
+from testkit import needs
 from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from compat_tests.oracle.kafka import kafka_libs
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 NewCluster = Callable[..., Cluster]
 

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import broker_command, run_tool
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -29,8 +27,10 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
 )
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.primitives import uuid_to_str
+from testkit import needs
 from testkit.nodes.nodes import Nodes, eventually
 from testkit.nodes.wire import Wire
+from testkit.oracle.kafka import broker_command, run_tool
 from testkit.ports import steady_port
 from testkit.standing_still import standing_still
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster, Kind, Member
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
+from testkit.oracle.kafka import kafka_libs
 
 BROKERS, CONTROLLER = (1, 2), 3
 TOPIC = "kept"

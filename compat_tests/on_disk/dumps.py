@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from compat_tests.oracle.kafka import run_tool
+from testkit.oracle.kafka import run_tool
 
 #: The files of a log directory, and the tools' arguments for them.
 ASKED: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from compat_tests.built import java_classes
 from compat_tests.on_disk.home import Owner
-from compat_tests.oracle.kafka import SINGLE_NODE, java_command
 from pykbroker.__main__ import main
 from pykbroker.config.properties import parse
 from pykbroker_log.checkpoints import decode_uuid
@@ -23,6 +22,7 @@ from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.control import ControlType, parse_control
 from pykbroker_wire.records.record import iter_records
 from pykbroker_wire.stored_framing import decode_metadata_record
+from testkit.oracle.kafka import SINGLE_NODE, java_command
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 BOTH: tuple[Owner, ...] = ("kafka", "pykbroker")

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
+from testkit import needs
+from testkit.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
 from testkit.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]

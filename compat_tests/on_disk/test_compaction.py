@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import Node, Pykbroker
 from compat_tests.on_disk.test_dump_log_segments import COMPLAINTS
-from compat_tests.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.txn_index import TxnIndex
@@ -29,8 +27,10 @@ from pykbroker_wire.messages.write_txn_markers import (
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import iter_records
+from testkit import needs
 from testkit.clients import wait_until
 from testkit.nodes.wire import TOPIC, Wire
+from testkit.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 
 CONFIG = {
     "log.cleaner.backoff.ms": "100",

@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import Node, make_node
 from compat_tests.on_disk.dumps import verified
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from pykbroker_log.log_config import AppendOrigin, LogConfig
@@ -25,7 +23,9 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker
+from testkit import needs
 from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 # Words with which the tool reports errors; its exit code stays 0.
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false")

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.on_disk.estate import Asker
 from compat_tests.on_disk.formatting import BOTH, properties_of
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import with_asker
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker_log.checkpoints import decode_uuid
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -26,6 +24,8 @@ from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
 from pykbroker_wire.stored import metadata as stored
 from pykbroker_wire.stored_framing import decode_metadata_record
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 KEY = "min.insync.replicas"
 TOPIC, BROKER = 2, 4

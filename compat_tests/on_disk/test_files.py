@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.differential.session import Session
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import commit_for
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from pykbroker_raft import flushed_note, reserve
@@ -24,7 +22,9 @@ from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, Delet
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
+from testkit import needs
 from testkit.clients import NOW_MS, Record, wait_until
+from testkit.oracle.kafka import kafka_libs
 
 CONFIG = {
     "offsets.topic.num.partitions": "1",

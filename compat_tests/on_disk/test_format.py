@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.on_disk.formatting import (
     BOTH,
     CLUSTER_ID,
@@ -28,8 +27,9 @@ from compat_tests.on_disk.formatting import (
     records_of,
 )
 from compat_tests.on_disk.home import Home, Owner
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker_log.checkpoints import decode_uuid
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 VOTERS = "1@localhost:19093:JEXY6aqzQY-32P5TStzaFg,2@[::1]:1234:MvDxzVmcRsaTz33bUuRU6A"
 ELR = "eligible.leader.replicas.version"

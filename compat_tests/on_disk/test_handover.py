@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.on_disk.dumps import ASKED, differences, verified
 from compat_tests.on_disk.estate import Asker, Inventory, codecs, unlike
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import Life, commit_for, with_asker
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.topics import Topics
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pykbroker_wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 CONFIG = {
     "offsets.topic.num.partitions": "5",

@@ -7,15 +7,15 @@ import threading
 import pytest
 from confluent_kafka import Message, Producer
 
-from compat_tests import needs
 from compat_tests.on_disk.dumps import verified
 from compat_tests.on_disk.estate import inventory
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import SMALL_SEGMENTS
 from compat_tests.on_disk.test_handover import CONFIG, OTHER
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.topics import Topics
+from testkit import needs
 from testkit.clients import wait_until
+from testkit.oracle.kafka import kafka_libs
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.conftest import FreshBroker
-from compat_tests.oracle.kafka import java_command, kafka_libs, resolved
 from pykbroker_log.checkpoints import decode_offsets
 from testkit.clients import wait_until
+from testkit.oracle.kafka import java_command, kafka_libs, resolved
 
 POM = Path(__file__).with_name("log_compaction_tester.xml")
 CONFIG = {

@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from bench.raw import Client as RawClient
-from compat_tests import needs
 from compat_tests.conftest import FreshBroker
-from compat_tests.exactly_once.workers import Worker
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import tool_command
 from compat_tests.topics import Topics
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from testkit import needs
 from testkit.clients import PATIENCE_S, wait_until
+from testkit.nodes.wire import Wire
+from testkit.oracle.kafka import tool_command
 from testkit.ports import steady_port
+from testkit.programs import Worker
 
 PARTITIONS = 10
 VALUE_BYTES = 1000
@@ -61,29 +61,28 @@ def fill(node: Node, topic: str, megabytes: int) -> int:
     return count
 
 
-def errors(client: RawClient, topic: str) -> list[int]:
+def errors(wire: Wire, topic: str) -> list[int]:
     """Return the error of ListOffsets for each partition."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
-    answer = client.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]), 7)
+    answer = wire.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]), 7)
     found = sorted(answer.topics[0].partitions, key=lambda partition: partition.partition_index)
     return [partition.error_code for partition in found]
 
 
 def come_back(node: Node, topic: str) -> list[set[int]]:
     """Ask until every partition serves; returns the sets of serving partitions, in the order of time."""
-    host, port = node.bootstrap.rsplit(":", 1)
-    client = RawClient((host, int(port)))
+    wire = Wire(node.bootstrap)
     seen: list[set[int]] = []
 
     deadline = time.monotonic() + 300
     while not seen or len(seen[-1]) < PARTITIONS:
         assert time.monotonic() < deadline, seen
-        found = errors(client, topic)
+        found = errors(wire, topic)
         assert set(found) <= {0, NOT_LEADER_OR_FOLLOWER}
         served = {index for index, error in enumerate(found) if not error}
         if not seen or seen[-1] != served:
             seen.append(served)
-    client.close()
+    wire.close()
     return seen
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.on_disk.formatting import BOTH, CLUSTER_ID, RUN, STATIC, Ended, Place, described
 from compat_tests.on_disk.home import Home, Owner
-from compat_tests.oracle.kafka import kafka_libs
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compat_tests.oracle.tool_server import Ended, ToolServer
+from compat_tests.tool_server import Ended, ToolServer
 from pykbroker.tools.kafka.__main__ import main
 from testkit.clients import wait_until
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import kafka_libs
-from compat_tests.oracle.tool_server import ToolServer
 from compat_tests.our_tools.both import BothTools
+from compat_tests.tool_server import ToolServer
+from testkit.oracle.kafka import kafka_libs
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.node import make_node
-from compat_tests.oracle.tool_server import ToolServer
 from compat_tests.our_tools.both import BothTools, ours, two_names
+from compat_tests.tool_server import ToolServer
 
 ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

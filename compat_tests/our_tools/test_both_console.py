@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import run_tool
 from compat_tests.our_tools.both import CLASSES, BothTools, ours
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from testkit.clients import ALL_COMPRESSIONS, wait_until
+from testkit.oracle.kafka import run_tool
 
 LINES = "h1:v1,h2:v2\tk1\tone\nh:\tNULL\ttwo\nNULL\tk3\tNULL\nh:\tk4\tsnow ❄\r\nNULL\tk5\t\n"
 WRITE = [

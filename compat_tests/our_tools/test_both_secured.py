@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import make_node
-from compat_tests.oracle.tool_server import ToolServer
 from compat_tests.our_tools.both import CLASSES, BothTools, ours
 from compat_tests.sasl.secured import MODULES, USERS, add_users
+from compat_tests.tool_server import ToolServer
+from testkit import needs
 from testkit.certificates import authority, client_identity, node_identity
 from testkit.ports import steady_port
 

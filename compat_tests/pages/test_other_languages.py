@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
+from testkit import needs
+from testkit.console import blocks, page, programs
 from testkit.nodes.processes import environment
-from tests.pages.console import blocks, page, programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

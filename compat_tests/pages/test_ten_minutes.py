@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.pages.walk import Walk, blocks
 from compat_tests.spark.segments.estates import checkpointed
+from testkit import needs
 from testkit.clients import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from compat_tests.needs import ROOT
 from testkit.clients import wait_until
+from testkit.needs import ROOT
 
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _IN_A_TERMINAL = re.compile(r"#.*\bterminal$")

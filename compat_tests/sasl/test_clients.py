@@ -16,8 +16,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.sasl.secured import MODULES, USERS, Ports, add_users
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 pytestmark = pytest.mark.slow
 #: Seconds in which a client must do what the test asks for.

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import pytest
 
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.sasl.secured import Ports, add_users
 from pykbroker.sasl.sasl_client import Login, ScramClient
 from pykbroker.sasl.scram import MECHANISMS
@@ -25,6 +24,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.primitives import TopLevel
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 PATIENCE = 60

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, TopicPartition
 
 from compat_tests.on_disk.home import Home, Owner
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from testkit.certificates import authority, node_identity
 from testkit.clients import PATIENCE_S, wait_until
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 pytestmark = pytest.mark.slow
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from pykbroker.testing import SecureBroker
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 FORMS = [
     {"protocol": "SSL"},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from compat_tests.node import Pykbroker
-from compat_tests.oracle.kafka import ApacheKafka
 from testkit.nodes.wire import BROKER, Wire
+from testkit.oracle.kafka import ApacheKafka
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 

@@ -13,9 +13,9 @@ import pytest
 from cryptography import x509
 
 from compat_tests.node import Pykbroker
-from compat_tests.oracle.kafka import ApacheKafka
 from testkit.certificates import NODE_HOSTS, authority, now
 from testkit.nodes.wire import BROKER, Wire
+from testkit.oracle.kafka import ApacheKafka
 from testkit.ports import steady_port
 
 PASSWORD = "store-secret"

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.built import go_program, npm_packages
 from compat_tests.remote import Program
 from compat_tests.sasl.secured import USERS
 from compat_tests.secured_clients.said import CASES, PROGRAMS, PROTOCOLS
 from compat_tests.secured_clients.secured_listeners import DENIED, SecuredListeners, secured_listeners
+from testkit import needs
 
 pytestmark = pytest.mark.slow
 SOURCES: Final = Path(__file__).parents[1]

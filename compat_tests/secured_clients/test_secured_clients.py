@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.sasl.secured import MODULES, USERS
 from compat_tests.secured_clients.said import CASES, JAVA, LIBRARIES, PROTOCOLS
 from compat_tests.secured_clients.secured_listeners import DENIED, PATIENCE, SecuredListeners, secured_listeners
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 pytestmark = pytest.mark.slow
 

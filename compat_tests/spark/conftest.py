@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests import needs
+from testkit import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compat_tests.needs import ROOT
 from compat_tests.spark import shared_classes
 from pipeline.session import settings
+from testkit.needs import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

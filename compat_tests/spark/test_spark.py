@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.needs import ROOT
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
+from testkit.needs import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from compat_tests.differential.compare import Script, compare, run
 from compat_tests.differential.nodes import NOT_SERVED, RELEASE, Side
 from compat_tests.differential.session import NOW_MS
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from compat_tests.oracle.tool_server import Ended, ToolServer
 from compat_tests.three_nodes.printed import compared, with_symbols
+from compat_tests.tool_server import Ended, ToolServer
 from pykbroker_wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.mixed_cluster.members import Kind
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.three_nodes.clusters import Both, started
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 
 @pytest.fixture(scope="package")

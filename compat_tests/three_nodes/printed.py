@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from compat_tests.oracle.tool_server import Ended
+from compat_tests.tool_server import Ended
 from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS

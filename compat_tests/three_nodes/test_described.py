@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from compat_tests.mixed_cluster.members import Cluster
-from compat_tests.oracle.kafka import tool_command
 from compat_tests.three_nodes.clusters import TOOLS, Both, fill
+from testkit.oracle.kafka import tool_command
 
 pytestmark = pytest.mark.slow
 

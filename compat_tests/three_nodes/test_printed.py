@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.oracle.tool_server import Ended
 from compat_tests.three_nodes.printed import DIFFERENCES, compared, with_symbols
+from compat_tests.tool_server import Ended
 
 ONE, OTHER, BOTH = "lW5Zt95QTkSiRbgb579-QA", "oApNltpsTq-rfecrH8yf4Q", "AQEBAQEBAQEBAQEBAQEBAQ"
 TEXTS = {"/tmp/x": "‹folder›", "localhost:2390": "‹broker 1›", "2390": "‹port of broker 1›"}

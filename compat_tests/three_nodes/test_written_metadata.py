@@ -15,13 +15,13 @@ import pytest
 
 from compat_tests.mixed_cluster.members import Cluster
 from compat_tests.on_disk.dumps import differences
-from compat_tests.oracle.kafka import tool_command
-from compat_tests.oracle.tool_server import Ended
 from compat_tests.three_nodes.clusters import Both, texts
 from compat_tests.three_nodes.printed import compared
+from compat_tests.tool_server import Ended
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire
+from testkit.oracle.kafka import tool_command
 
 pytestmark = pytest.mark.slow
 

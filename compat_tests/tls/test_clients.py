@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import kafka_libs, run_tool
+from testkit import needs
 from testkit.certificates import authority, client_identity, node_identity
 from testkit.clients import PATIENCE_S, wait_until
+from testkit.oracle.kafka import kafka_libs, run_tool
 from testkit.ports import steady_port
 
 MB = 1 << 20

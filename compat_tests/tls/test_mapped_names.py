@@ -7,10 +7,10 @@ import random
 import subprocess
 from pathlib import Path
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import kafka_libs
 from pykbroker.config.kinds import ConfigError
 from pykbroker.tls.principal_mapping import PrincipalMapper
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 PROGRAM = Path(__file__).with_name("MappedNames.java")
 SUBJECTS = (

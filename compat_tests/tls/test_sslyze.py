@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import make_node
+from testkit import needs
 from testkit.certificates import node_properties
 from testkit.ports import steady_port
 

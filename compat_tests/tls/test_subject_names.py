@@ -6,8 +6,8 @@ import random
 import subprocess
 from pathlib import Path
 
-from compat_tests import needs
 from pykbroker.tls.distinguished_names import name_of
+from testkit import needs
 
 PROGRAM = Path(__file__).with_name("SubjectNames.java")
 #: attributes that both Java and OpenSSL name, that only one of them names, and that neither of them names

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from compat_tests.topics import Topics
 from testkit.clients import wait_until
 from testkit.nodes.processes import Process, format_combined
-from tests.node.disks.test_real_disks import small_disk
+from testkit.small_disk import small_disk
 
 SECONDS = 120
 #: One line a minute for each reason, the first one at once.

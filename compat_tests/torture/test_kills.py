@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.differential.session import Session
 from compat_tests.node import Pykbroker
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.topics import Topics
 from compat_tests.torture.kills import Kills
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs, run_tool
 from testkit.ports import steady_port
 from testkit.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer, go_on
 from testkit.torture.journal import Journal

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.torture.test_kills import COMPLAINTS
+from testkit import needs
+from testkit.logs.power_loss import Workload, start_directory
 from testkit.logs.prefixes import crashes
-from tests.log.test_power_loss import Workload, start_directory
+from testkit.oracle.kafka import kafka_libs, run_tool
 
 SAMPLE = 12
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import kept, run
-from compat_tests.needs import ROOT
+from testkit.needs import ROOT
 
 
 def earlier(commit: str) -> Path:

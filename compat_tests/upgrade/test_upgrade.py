@@ -21,11 +21,11 @@ import pytest
 
 from compat_tests.exactly_once.short_transactions import Task, Transactions
 from compat_tests.exactly_once.three_nodes import NUMBERS, REPLICATED
-from compat_tests.exactly_once.workers import Worker
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from compat_tests.oracle.kafka import kafka_libs, tool_command
 from compat_tests.upgrade.builds import earlier
 from testkit.clients import wait_until
+from testkit.oracle.kafka import kafka_libs, tool_command
+from testkit.programs import Worker
 from testkit.torture.clients import ANSWER_S, Client, Group, TransactionalWriter, Window, Writer, go_on
 from testkit.torture.journal import Journal
 

@@ -10,12 +10,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import kafka_libs
 from generate.layout import Class, snake
 from generate.schema import Field
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
+from testkit import needs
 from testkit.messages.catalogue import Entry
+from testkit.oracle.kafka import kafka_libs
 
 SOURCE = Path(__file__).with_name("java") / "Judge.java"
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from compat_tests.node import Pykbroker
-from compat_tests.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -28,6 +27,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testkit.clients import wait_until
 from testkit.nodes.wire import Wire, batch
+from testkit.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 
 TOPIC, BROKER, LOGGERS = 2, 4, 8
 LOGGER = "kafka.request.logger"

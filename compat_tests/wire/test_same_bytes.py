@@ -19,7 +19,7 @@ from pykbroker_wire.json_form import render
 from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 from testkit.messages.catalogue import Entry, Style, cases, make
-from tests.wire.test_fuzz import mutations
+from testkit.messages.mutations import mutations
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import KAFKA, kafka_libs
 from generate import convert, project
 from generate.__main__ import main
 from generate.schema import Field, Message
+from testkit import needs
 from testkit.messages.catalogue import WIRE, schemas
+from testkit.oracle.kafka import KAFKA, kafka_libs
 
 ZERO = {"bool": "false", "string": "", "bytes": "", "records": "null", "uuid": ""}
 

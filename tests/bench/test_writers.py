@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.writers import JavaProducer, Stepping, longest_pause, lost
+from testkit.writers import JavaProducer, Stepping, longest_pause, lost
 
 TIMES = [1.0, 1.1, 1.2, 3.2, 3.3, 4.9, 5.0]
 
@@ -36,7 +36,7 @@ def test_a_record_is_lost_when_it_was_acknowledged_and_is_not_there() -> None:
 
 
 def test_the_lines_of_the_java_producer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.writers.tool_command", lambda main, words: [main, *words])
+    monkeypatch.setattr("testkit.writers.tool_command", lambda main, words: [main, *words])
     writer = JavaProducer("127.0.0.1:1", "topic", [0, 1], tmp_path)
     writer.take({"name": "startup_complete"})
     writer.take({"name": "producer_send_success", "partition": 1, "value": "17", "offset": 4})

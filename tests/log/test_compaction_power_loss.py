@@ -23,8 +23,8 @@ from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.dedupe import SLOT_SIZE
 from testkit.logs.helpers import NOW, check_compacted, open_log
 from testkit.logs.prefixes import Crash, examine
+from testkit.logs.recording import RecordedLog
 from tests.log.compacting import KeyValue, compact, contents, keyed
-from tests.log.recording import RecordedLog
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),

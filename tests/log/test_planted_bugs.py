@@ -26,7 +26,8 @@ from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.records.batch import CorruptBatch
-from tests.log.test_power_loss import RetiringWorkload, Workload, examine_all
+from testkit.logs.power_loss import Workload
+from tests.log.test_power_loss import RetiringWorkload, examine_all
 
 Patch = pytest.MonkeyPatch
 

@@ -30,8 +30,9 @@ from pykbroker_log.txn_index import AbortedTxn, TxnIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, check_consistent, open_log, values
+from testkit.logs.power_loss import Workload
 from testkit.logs.transactions import History, read_committed
-from tests.log.test_power_loss import Workload, examine_all
+from tests.log.test_power_loss import examine_all
 
 
 def send(log: PartitionLog, pid: int, *made: bytes, epoch: int = 0) -> int:

@@ -15,8 +15,9 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.truncation import Truncation
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, check_compacted, check_consistent, open_log, values
+from testkit.logs.power_loss import Workload
 from tests.log.compacting import compact, put
-from tests.log.test_power_loss import SEEDS, Workload, examine_all
+from tests.log.test_power_loss import SEEDS, examine_all
 
 COMPACTED = LogConfig(segment_bytes=300, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import console
+from testkit import console
 
 #: page -> how many steps of it are run, and the targets of make that are left to tests/test_makefile.py
 PAGES = {

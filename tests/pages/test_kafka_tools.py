@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pykbroker.tools.kafka.__main__ import TOOLS
-from tests.pages.console import page
+from testkit.console import page
 
 TEXT = page("docs/kafka-tools.md").read_text(encoding="utf-8")
 

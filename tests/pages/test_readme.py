@@ -8,11 +8,11 @@ import tomllib
 import pytest
 
 from bench.report import BEGIN, END
-from compat_tests.oracle.kafka import KAFKA
 from pykbroker.api import TABLE
 from pykbroker.config.load import development_profile
 from pykbroker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from testkit.nodes.processes import READY, ROOT
+from testkit.oracle.kafka import KAFKA
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 #: Figures of measurements: `python -m bench.report --check` compares them with the stored runs, in make lint.

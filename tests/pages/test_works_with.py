@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.console import page
 from testkit.nodes.processes import ROOT
-from tests.pages.console import page
 
 NOT_TRIED = "not tried"
 Row = tuple[str, str, str, str]

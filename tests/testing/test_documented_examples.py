@@ -20,8 +20,8 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.testing.faults_server import FaultsServer
 from testkit.documented import blocks, examples
 from testkit.nodes.processes import environment
+from testkit.plugin_runs import PLUGIN, installed_plugins
 from tests.testing.test_faults_server import ask
-from tests.testing.test_plugin import PLUGIN, installed_plugins
 
 
 def test_every_example_is_run_somewhere() -> None:

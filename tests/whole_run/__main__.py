@@ -22,7 +22,7 @@ from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines, 
 from tests.whole_run.outcome import Outcome
 
 #: Both sessions wait for half of their time, for nodes, JVMs and timeouts, so four workers keep two cores busy. Unit
-#: tests share nothing; compat_tests/workers.py distributes the compat tests.
+#: tests share nothing; testkit/dealing.py distributes the compat tests.
 SESSIONS: Final[Mapping[str, Sequence[str]]] = {
     "tests": ["-m", "not long", "-n", "4", "--dist", "worksteal"],
     "compat_tests": ["-m", "not long", "-n", "4"],

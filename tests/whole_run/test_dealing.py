@@ -1,4 +1,4 @@
-"""The distribution of the compat tests over the workers (compat_tests/workers.py)."""
+"""The distribution of the compat tests over the workers (testkit/dealing.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat_tests.workers import SPARK_WORKERS, ByUnit, is_spark, unit
+from testkit.dealing import SPARK_WORKERS, ByUnit, is_spark, unit
 
 #: Units of one test each, in the order of `arrange`.
 UNITS = [
@@ -43,7 +43,7 @@ class Worker:
 @pytest.fixture
 def dealt(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return the units of each of four workers, when each finishes one test after the other."""
-    monkeypatch.setattr("compat_tests.workers.unit", lambda nodeid: nodeid.partition("::")[0])
+    monkeypatch.setattr("testkit.dealing.unit", lambda nodeid: nodeid.partition("::")[0])
     option = SimpleNamespace(loadscopereorder=True)
     config: Any = SimpleNamespace(option=option, getvalue=lambda name: ["popen"] * 4)
     log: Any = SimpleNamespace(loadscopesched=lambda *said: None)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.stored_timings import Spent
 from tests.whole_run import known, timings
 from tests.whole_run.__main__ import CAUSES, WholeRun
-from tests.whole_run.timings import Spent
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@
 `--check`, in `make lint`, fails if a folder has no budget or used more CPU than it. No run of the tests fails because
 of its time: the figures are only checked when a table is stored, on a machine that does nothing else.
 
-compat_tests/workers.py distributes files by the seconds of this table, the longest first.
+testkit/dealing.py distributes files by the seconds of this table, the longest first.
 """
 
 from __future__ import annotations
@@ -16,21 +16,15 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from testkit.stored_timings import TABLE, Spent, read
 from tests.whole_run.outcome import Outcome
 
 HERE: Final = Path(__file__).parent
-TABLE: Final = HERE / "timings.json"
 BUDGETS: Final = HERE / "budgets.toml"
 #: The file with the figures of the last whole run.
 LAST_RUN: Final = HERE.parents[1] / ".cache" / "whole-run.json"
-
-
-class Spent(NamedTuple):
-    tests: int
-    seconds: float
-    cpu_seconds: float
 
 
 def note(outcomes: Iterable[Outcome]) -> None:
@@ -44,10 +38,6 @@ def as_text(files: Mapping[str, tuple[int, float, float]]) -> str:
     """Return one line for each file, so that a change of the table can be read."""
     lines = [f" {json.dumps(file)}: {json.dumps(list(spent))}" for file, spent in sorted(files.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def read(file: Path = TABLE) -> dict[str, Spent]:
-    return {name: Spent(*spent) for name, spent in json.loads(file.read_text()).items()}
 
 
 def folder_of(file: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,30 +13,12 @@ from pykbroker_wire.headers import RequestHeader
 from pykbroker_wire.primitives import DecodeError
 from pykbroker_wire.stored_framing import decode_key, decode_metadata_record, decode_value
 from testkit.messages.catalogue import Entry, bombs, cases, make
+from testkit.messages.mutations import mutations
 
 SEED = 20_261
 # The worst case is arrays of structs of two or three bytes (empty fields and an empty tag section), each of which
 # becomes a Python object and a list.
 MOST_BYTES_PER_BYTE = 60
-
-
-def mutations(rng: random.Random, data: bytes, count: int) -> Iterator[bytes]:
-    for _ in range(count):
-        mutated = bytearray(data)
-        for _ in range(rng.choice((1, 1, 2, 5))):
-            at = rng.randrange(len(mutated) + 1)
-            match rng.randrange(5):
-                case 0 if mutated:
-                    mutated[at % len(mutated)] = rng.randrange(256)
-                case 1 if mutated:
-                    mutated[at % len(mutated)] ^= 1 << rng.randrange(8)
-                case 2:
-                    del mutated[at : at + rng.randrange(1, 9)]
-                case 3:
-                    mutated[at:at] = rng.choice((b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff", b"\x80"))
-                case _:
-                    mutated[at:at] = rng.randbytes(rng.randrange(1, 9))
-        yield bytes(mutated)
 
 
 def read(item: Entry, version: int, data: bytes) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.container.containers import docker, fresh_name
+from testkit import needs
 
 OutputOf = Callable[[Sequence[str]], str]
 #: No image can be pulled, not even Ryuk's, so the tests remove what the modules start. In a container the modules would

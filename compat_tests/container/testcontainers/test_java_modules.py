@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.built import java_classes
 from compat_tests.container.testcontainers.conftest import OutputOf
-from compat_tests.oracle.kafka import TOOL_JVM, java_command
+from testkit.oracle.kafka import TOOL_JVM, java_command
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.built import npm_packages
 from compat_tests.container.testcontainers.conftest import OutputOf
+from testkit import needs
 from testkit.certificates import authority, node_identity
 
 pytestmark = pytest.mark.timeout(900)

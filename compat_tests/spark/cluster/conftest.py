@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.spark.cluster.secured import Secured
 from compat_tests.spark.cluster.standalone import Standalone
+from testkit import needs
 
 
 @pytest.fixture(scope="session")

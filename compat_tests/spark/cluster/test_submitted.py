@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.needs import ROOT
 from compat_tests.spark.cluster.secured import USER, Secured
 from compat_tests.spark.cluster.standalone import PATIENCE_S, Standalone, Submission
 from compat_tests.spark.pipeline.driver import Checkpoint, write_config
@@ -21,6 +20,7 @@ from pipeline import config, lake, permissions
 from pipeline.session import PACKAGES
 from pykbroker.tools.balance.load_file import read_loads
 from testkit.clients import wait_until
+from testkit.needs import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from compat_tests.needs import ROOT
 from pipeline.lake.commits import BATCH, decode
+from testkit.needs import ROOT
 
 #: Time between two looks at the files; the moment that a test waits for is some milliseconds long.
 LOOK_S = 0.001

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.needs import ROOT
 from pipeline import config
 from pipeline.errors import PipelineError
+from testkit.needs import ROOT
 
 LEAST = """
 checkpoints = "file:/c/"

@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from delta.tables import DeltaTable
 
-from compat_tests import needs
-from compat_tests.needs import ROOT
-from compat_tests.oracle.kafka import resolved
 from compat_tests.spark.pipeline.s3 import stand_still
 from pipeline import lake, sinks
 from pipeline.config import Config, LakeConfig
@@ -30,6 +27,9 @@ from pipeline.lake.commits import BATCH, Commit, Note
 from pipeline.lake.table_log import TableLog
 from pipeline.schemas import EVENT
 from pipeline.sinks import Trigger
+from testkit import needs
+from testkit.needs import ROOT
+from testkit.oracle.kafka import resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import polars
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import Node, make_node
 from compat_tests.spark.pipeline.driver import (
     Checkpoint,
@@ -41,6 +40,7 @@ from example.records import Record, Times
 from example.results import Outcome, Place
 from example.sending import Sender
 from pipeline import lake
+from testkit import needs
 from testkit.ports import steady_port
 
 if TYPE_CHECKING:

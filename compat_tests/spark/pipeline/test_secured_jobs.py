@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compat_tests.needs import ROOT
 from compat_tests.spark.pipeline.driver import write_config
 from compat_tests.spark.pipeline.test_proof import compare
 from example import results, topics
@@ -32,6 +31,7 @@ from pipeline.explain import explain as pipeline_explain
 from pipeline.job import Job
 from pipeline.loads_job import TOPIC as LOADS
 from pipeline.queries import ALL, DEAD_LETTERS, LAKE
+from testkit.needs import ROOT
 from testkit.nodes.told_loads import REPORTING
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.needs import ROOT, java
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.copying import RAW
 from compat_tests.topics import Topics
 from testkit.clients import Record
+from testkit.needs import ROOT, java
 
 pytestmark = [pytest.mark.long(amount="one job"), pytest.mark.timeout(900)]
 

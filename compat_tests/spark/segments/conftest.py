@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests import needs
 from compat_tests.node import make_node
-from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.spark.segments.estates import CONFIG, Estate
+from testkit import needs
+from testkit.oracle.kafka import kafka_libs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
-from compat_tests.needs import ROOT
+from testkit import needs
 from testkit.logs.data_directory import DataDirectory
 from testkit.logs.helpers import append
+from testkit.needs import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

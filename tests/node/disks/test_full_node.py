@@ -13,7 +13,8 @@ from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, Delet
 from testkit.acting import acts
 from testkit.nodes.processes import Process, format_combined
 from testkit.nodes.wire import Wire, batch
-from tests.node.disks.test_real_disks import small_disk, until
+from testkit.small_disk import small_disk
+from tests.node.disks.test_real_disks import until
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

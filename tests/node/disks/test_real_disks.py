@@ -27,29 +27,11 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from testkit.nodes.processes import Process, format_combined, run
 from testkit.nodes.wire import Wire, batch
+from testkit.small_disk import mount, small_disk
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 PATIENCE_SECONDS = 30
-
-
-def mount(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["mount", *arguments], capture_output=True, check=False)
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a tmpfs of this size, or skip if mounting is not allowed."""
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system")
-    mounted = mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
-    if mounted.returncode:
-        pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
 
 
 @pytest.fixture

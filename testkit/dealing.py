@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.whole_run import timings
+from testkit import stored_timings
 
 if TYPE_CHECKING:
     import pytest
@@ -45,7 +45,7 @@ def folder(file: str) -> str:
 @cache
 def _stored() -> dict[str, float]:
     """Return the seconds that each file took in the stored run."""
-    return {file: spent.seconds for file, spent in timings.read().items() if file.startswith("compat_tests/")}
+    return {file: spent.seconds for file, spent in stored_timings.read().items() if file.startswith("compat_tests/")}
 
 
 @cache

@@ -1,7 +1,7 @@
 """Apache Kafka, which judges the tests: its jars, its broker as a process, its command-line tools.
 
 Not responsible for expectations of Kafka's answers (the tests have those), nor for pykbroker's own process
-(../node.py).
+(compat_tests/node.py).
 
 Invariants: a started broker listens on loopback only and is stopped by its starter, at the latest when the interpreter
 exits; `start` returns only when clients can connect.
@@ -23,7 +23,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compat_tests import needs
+from testkit import needs
 from testkit.ports import steady_port
 
 KAFKA = "4.3.1"

@@ -18,11 +18,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from compat_tests.exactly_once.workers import Worker
-from compat_tests.oracle.kafka import tool_command
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testkit.nodes.wire import Wire, batch
+from testkit.oracle.kafka import tool_command
+from testkit.programs import Worker
 
 EVERY_SECONDS = 0.01
 GIVE_UP_SECONDS = 60.0

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from compat_tests.built import java_classes
-from compat_tests.oracle.kafka import TOOL_JVM, java_command
 from compat_tests.remote import Program
+from testkit.oracle.kafka import TOOL_JVM, java_command
 
 
 class Ended(NamedTuple):

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from testkit.nodes.processes import ROOT, Process, environment
-from tests.testing.test_plugin import run_pytest
+from testkit.plugin_runs import run_pytest
 
 ADDRESS = "localhost:9092"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
