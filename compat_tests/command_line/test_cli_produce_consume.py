@@ -259,7 +259,7 @@ def test_input_that_is_no_record_is_a_line_and_what_stands_before_is_sent(line: 
     ("words", "status", "said"),
     [
         ("consume ‹t› -p 9", 1, "has no partition 9: it has 2, from 0 on"),
-        ("consume ‹t›-none", 1, "-none does not exist (UNKNOWN_TOPIC_OR_PARTITION)"),
+        ("consume ‹t›-non", 1, "-non': did you mean '"),
         ("consume ‹t› -f %z", 2, "%z is no token"),
         ("consume ‹t› -f %s -J", 2, "does not go with"),
         ("consume ‹t› --from latest", 2, "'latest' is not beginning, end"),
@@ -327,3 +327,27 @@ def test_a_read_begins_so_long_ago(line: CommandLine, topic: str) -> None:
     assert values(line, topic, "--from", "-1h") == ["1", "2"]
     assert values(line, topic, "--from", "3h", "--to", "-1h") == ["0"]
     assert values(line, topic, "--from", "now") == []
+
+
+def test_only_records_that_match_are_printed(line: CommandLine, topic: str, name: str) -> None:
+    records = [{"key": f"k{i}", "value": {"n": i, "status": 500 + i % 2}, "partition": 0} for i in range(20)]
+    assert line("produce", topic, "-J", stdin="\n".join(map(json.dumps, records))).status == 0
+    found = values(line, topic, "--grep", '"status":501')
+    assert found == [f'{{"n":{i},"status":501}}' for i in range(1, 20, 2)]
+    assert len(values(line, topic, "--grep", '"status":501', "-c", "3")) == 3
+    assert values(line, topic, "--grep", "^K7$") == []
+    assert values(line, topic, "--grep", "(?i)^K7$", "-f", "%k\\n") == ["k7"]
+    # A member of a group commits what it has read, whether it was printed or not.
+    assert values(line, topic, "--group", name, "--grep", "^k[67]$", "-f", "%k\\n") == ["k6", "k7"]
+    assert values(line, topic, "--group", name) == []
+    wrong = line("consume", topic, "--grep", "(")
+    assert wrong.failure.startswith("'(' is no regular expression of RE2: missing )")
+
+
+def test_topics_by_a_pattern(line: CommandLine, name: str) -> None:
+    for end in ("a", "b", "c"):
+        assert line("topics", "create", f"{name}-{end}", "-p", "1").status == 0
+        assert line("produce", f"{name}-{end}", stdin=f"{end}\n").status == 0
+    assert sorted(values(line, f"{name}-[ab]")) == ["a", "b"]
+    assert sorted(values(line, f"{name}-a", f"{name}-.*")) == ["a", "b", "c"]
+    assert line("consume", f"{name}-[xy]").failure.startswith(f"No topic matches '{name}-[xy]'")

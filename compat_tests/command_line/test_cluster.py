@@ -81,7 +81,10 @@ def test_what_is_refused_is_one_line(line: CommandLine) -> None:
         (("quorum", "add", "4"), "Missing option '--endpoint'."),
         (("quorum", "add", "4", "--endpoint", "h:1"), "--endpoint 'h:1' is not LISTENER://HOST:PORT."),
         (("quorum", "remove", "4", "--directory-id", "?"), "'?' is not the id of a directory."),
-        (("quorum", "describe", "--bootstrap-controller", "x"), "Invalid value for '--bootstrap-controller': 'x' is"),
+        (
+            ("quorum", "describe", "--bootstrap-controller", "x:y"),
+            "Invalid value for '--bootstrap-controller': 'x:y' is",
+        ),
     ],
 )
 def test_wrong_words_are_one_line(line: CommandLine, words: tuple[str, ...], said: str) -> None:

@@ -92,7 +92,7 @@ def test_what_is_refused_is_one_line(line: CommandLine, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("describe", "topics", "t"), "Invalid value for 'KIND': 'topics' is not one of 'topic', 'broker'"),
+        (("describe", "topic-s", "t"), "Invalid value for 'KIND': 'topic-s' is not one of 'topic', 'broker'"),
         (("describe", "topic"), "A topic has a name: `configs … topic NAME`."),
         (("alter", "topic", "t"), "Say what to alter: --set, --delete, --append or --subtract."),
         (("alter", "topic", "t", "--set", "x"), "--set takes KEY=VALUE, not 'x'"),

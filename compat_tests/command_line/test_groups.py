@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_group_with_a_member(line: CommandLine, topic: str, name: str, protoco
             }
             for number in (0, 1)
         ]
-        assert {"group": name, "type": protocol, "state": "Stable"} in line.json("groups", "list")
+        assert {"group": name, "type": protocol, "state": "Stable", "lag": 0} in line.json("groups", "list")
         other = "consumer" if protocol == "classic" else "classic"
         listed = [row["group"] for row in line.json("groups", "list", "--type", protocol, "--state", "stable")]
         assert name in listed
@@ -130,6 +131,63 @@ def test_lag_is_what_comes_after_the_committed_offset(line: CommandLine, topic: 
     assert [(row["committed"], row["end"], row["lag"]) for row in told["partitions"]] == [(5, 5, 0), (5, 8, 3)]
     assert told["total_lag"] == 3
     assert told["partitions"][0]["member"] is None
+
+
+def test_the_list_has_the_lag_of_each_group(line: CommandLine, topic: str, empty: str, name: str) -> None:
+    ConfluentClient().produce(line.bootstrap, topic, [Record(None, b"more", (), NOW_MS, 1)] * 3)
+    assert (
+        line("groups", "reset", name + "-other", "--topic", f"{topic}:0", "--to-offset", "1", "--execute").status == 0
+    )
+    listed = {row["group"]: row for row in line.json("groups", "list")}
+    assert listed[empty] == {"group": empty, "type": "classic", "state": "Empty", "lag": 3}
+    assert listed[name + "-other"]["lag"] == COUNT - 1
+    titles, *rows = line("groups", "list").out.splitlines()
+    assert titles.split() == ["GROUP", "TYPE", "STATE", "LAG"]
+    assert [empty, "classic", "Empty", "3"] in [row.split() for row in rows]
+
+
+def test_offsets_go_to_a_file_and_come_back(line: CommandLine, topic: str, empty: str, tmp_path: Path) -> None:
+    exported = line("groups", "reset", empty, "--all-topics", "--to-current", "--export")
+    assert (exported.status, exported.out) == (0, f"{topic},0,{COUNT}\n{topic},1,{COUNT}\n")
+    file = tmp_path / "offsets.csv"
+    file.write_text(exported.out)
+    assert line("groups", "reset", empty, "--all-topics", "--to-earliest", "--execute").status == 0
+    assert committed(line, empty) == {0: 0, 1: 0}
+    back = line.json("groups", "reset", empty, "--from-file", str(file), "--execute")
+    assert [row["new_offset"] for row in back["partitions"]] == [COUNT, COUNT]
+    assert committed(line, empty) == {0: COUNT, 1: COUNT}
+    # Without a committed offset --to-current is the end.
+    now = line.json("groups", "reset", empty + "-new", "--topic", topic, "--to-current")
+    assert [(row["committed"], row["new_offset"]) for row in now["partitions"]] == [(None, COUNT), (None, COUNT)]
+    file.write_text(f"{topic}x,0,1\n")
+    assert line("groups", "reset", empty, "--from-file", str(file)).failure.startswith(f"There is no topic '{topic}x'")
+    file.write_text("x\n")
+    assert line("groups", "reset", empty, "--from-file", str(file)).failure == "Invalid row in the file: x"
+    assert line("groups", "reset", empty, "--from-file", "/nowhere").failure == "/nowhere: No such file or directory"
+
+
+def test_a_member_that_is_gone_is_removed(line: CommandLine, topic: str, name: str) -> None:
+    """A static member that closes does not leave its group."""
+    settings = {
+        "bootstrap.servers": line.bootstrap,
+        "group.id": name,
+        "group.instance.id": "the-instance",
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    wait_until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()), "the member has partitions")
+    consumer.close()
+    (member,) = described(line, name)["members"]
+    near = line("groups", "remove-members", name, "--instance", "the-instanc").failure
+    assert near == f"There is no member of group {name} 'the-instanc': did you mean 'the-instance'?"
+    assert line.json("groups", "remove-members", name, "--instance", "the-instance") == [
+        {"member": member["member"], "instance_id": "the-instance", "outcome": "removed"}
+    ]
+    wait_until(lambda: described(line, name)["state"] == "Empty", "the group is empty")
+    assert line("groups", "remove-members", name, "--all").out == f"Group {name} has no members.\n"
+    said = line("groups", "remove-members", name).failure
+    assert said.startswith("Say which members: --member, --instance or --all.")
 
 
 def test_a_reset_is_shown_before_it_is_done(line: CommandLine, topic: str, empty: str) -> None:
@@ -212,12 +270,14 @@ def test_what_is_refused_is_one_line(line: CommandLine, topic: str, empty: str) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("reset", "g", "--all-topics"), "Say where to, with one of --to-earliest, --to-latest, --to-offset,"),
+        (("reset", "g", "--all-topics"), "Say where to, with one of --to-earliest, --to-latest, --to-current,"),
         (("reset", "g", "--all-topics", "--to-latest", "--to-earliest"), "Say where to, with one of --to-earliest,"),
         (("reset", "g", "--to-latest"), "Say which partitions: --topic or --all-topics."),
         (("reset", "g", "--all-topics", "--topic", "t", "--to-latest"), "Say which partitions: --topic or --all-t"),
         (("reset", "g", "--all-topics", "--to-latest", "--dry-run", "--execute"), "--dry-run does not go with --exec"),
         (("reset", "g", "--all-topics", "--to-offset", "-1"), "Invalid value for '--to-offset': -1 is not in the"),
+        (("reset", "g", "--from-file", "f", "--topic", "t"), "--from-file says which partitions"),
+        (("reset", "g", "--all-topics", "--to-current", "--export", "--execute"), "--export goes neither with"),
         (("list", "--state", "Stabel"), "Invalid value for '--state': 'Stabel' is not one of"),
         (("delete",), "Missing argument 'GROUP...'."),
         (("descirbe", "g"), "No such command 'descirbe'. Did you mean 'describe'?"),

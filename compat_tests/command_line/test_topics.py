@@ -95,6 +95,61 @@ def test_tables(line: CommandLine, name: str) -> None:
     assert name in [one["topic"] for one in line.json("topics", "describe")]
 
 
+def test_patterns_name_topics_as_a_whole(line: CommandLine, name: str) -> None:
+    for end in ("-a", "-b", "-ab"):
+        assert line("topics", "create", name + end).status == 0
+        wait_for(line, name + end, 1)
+    for words in (("list",), ("describe",)):
+        found = [row["topic"] for row in line.json("topics", *words, f"{name}-[ab]")]
+        assert found == [f"{name}-a", f"{name}-b"]
+    assert [row["topic"] for row in line.json("topics", "list", f"{name}-ab", f"{name}-.*b")] == [
+        f"{name}-ab", f"{name}-b"
+    ]  # fmt: skip
+    none = line("topics", "list", f"{name}-[x]").failure
+    assert none == f"No topic matches '{name}-[x]', a regular expression of RE2 for whole names: `.*` is any text"
+    wrong = line("topics", "list", "*").failure
+    assert wrong.startswith("'*' is no regular expression of RE2: no argument for repetition operator: *.")
+    # A pattern deletes nothing before somebody has seen what it matches.
+    two = f"2 topics: {name}-a, {name}-b"
+    assert line("topics", "delete", f"{name}-[ab]").failure == f"Nothing is deleted. --yes deletes {two}"
+    assert len(line.json("topics", "list", f"{name}-.*")) == 3
+    assert line("topics", "delete", f"{name}-[ab]", "--yes").out == (
+        f"Deleted topic {name}-a.\nDeleted topic {name}-b.\n"
+    )
+    assert line("topics", "delete", f"{name}-[xy]", "--if-exists").status == 0
+    assert line("topics", "delete", f"{name}-ab").status == 0
+
+
+def test_offsets_and_sizes(line: CommandLine, name: str) -> None:
+    assert line("topics", "create", name, "-p", "2").status == 0
+    wait_for(line, name, 2)
+    records = [
+        '{"value": "a", "ts": 1000000000000, "partition": 0}',
+        '{"value": "b", "ts": 1000000060000, "partition": 0}',
+    ]
+    assert line("produce", name, "-J", stdin="\n".join(records)).status == 0
+    assert line.json("topics", "offsets", name) == [
+        {"topic": name, "partition": 0, "beginning": 0, "end": 2, "offsets": 2},
+        {"topic": name, "partition": 1, "beginning": 0, "end": 0, "offsets": 0},
+    ]
+    assert line.json("topics", "offsets", name, "--at", "@1000000000001") == [
+        {"topic": name, "partition": 0, "offset": 1},
+        {"topic": name, "partition": 1, "offset": None},
+    ]
+    titles, row, _ = line("topics", "offsets", name).out.splitlines()
+    assert (titles.split(), row.split()) == (
+        ["TOPIC", "PARTITION", "BEGINNING", "END", "OFFSETS"],
+        [name, "0", "0", "2", "2"],
+    )
+    (size,) = line.json("topics", "sizes", name)
+    assert (size["topic"], size["partitions"]) == (name, 2)
+    assert size["bytes"] == size["all_replicas"] > 50
+    replicas = line.json("topics", "sizes", name, "--replicas")
+    assert [(row["partition"], row["broker"], row["future"]) for row in replicas] == [(0, 1, False), (1, 1, False)]
+    assert sum(row["bytes"] for row in replicas) == size["bytes"]
+    assert all(row["directory"].startswith("/") for row in replicas)
+
+
 def test_what_is_refused_is_one_line(line: CommandLine, name: str) -> None:
     assert line("topics", "create", name, "-p", "2").status == 0
     wait_for(line, name, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pykbroker.tools.cluster.failure import STANDARD, AskFailed, exception_name
@@ -15,10 +15,25 @@ def failure_of(error: Exception) -> AskFailed:
     code = ErrorCode.received(number) if isinstance(number, int) and number > 0 else None
     name = type(error).__name__ if code is None else exception_name(code)
     # kafka-python's `str()` begins with a number and the name of a Python class, so the message is taken from `args`.
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return denied_topics(_names_in(error))
     words = str(error.args[0]) if error.args else ""
     if not words and code is not None:
         words = STANDARD.get(code) or code.message
     return AskFailed(" ".join(words.split()) or name, f"org.apache.kafka.common.errors.{name}", code)
+
+
+def denied_topics(names: Iterable[str]) -> AskFailed:
+    """Return the failure of a client that may not see or read topics, with the text of Apache Kafka's clients."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    said = f"Not authorized to access topics: [{', '.join(sorted(names))}]"
+    return AskFailed(said, f"org.apache.kafka.common.errors.{exception_name(code)}", code)
+
+
+def _names_in(error: Exception) -> list[str]:
+    """Return the names of topics that an exception of kafka-python carries, as one text or as a set."""
+    given = error.args[0] if error.args else ()
+    return [given] if isinstance(given, str) else [str(name) for name in given]
 
 
 @contextmanager

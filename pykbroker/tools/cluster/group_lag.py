@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pykbroker.tools.cluster import groups, log_offsets
 from pykbroker.tools.cluster.asked_cluster import AskedCluster
+from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.groups import GroupDescription, GroupMember, KnownOffset
 
 
@@ -26,6 +28,25 @@ class GroupPosition:
     def lag(self) -> int | None:
         """The number of offsets from the committed offset to the end, or None if one of these two is unknown."""
         return None if self.committed is None or self.end is None else self.end - self.committed.offset
+
+
+def total_lags(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, int | None]:
+    """Return the lag of each group over the partitions that it has committed offsets of, or None if it has committed
+    none, or if it is unknown."""
+    known = groups.committed_by_group(cluster, ids)
+    offsets = {group: found for group, found in known.items() if not isinstance(found, AskFailed)}
+    places = sorted({place for found in offsets.values() for place in found})
+    try:
+        ends = log_offsets.found(cluster, dict.fromkeys(places, log_offsets.LATEST))
+    except AskFailed:
+        # The client may not see a topic of a group.
+        return dict.fromkeys(known)
+    last = {place: end.offset for place, end in ends.items() if isinstance(end, log_offsets.TimedOffset)}
+    lags = {
+        group: [last[place] - at.offset for place, at in found.items() if place in last]
+        for group, found in offsets.items()
+    }
+    return {group: sum(lags[group]) if lags.get(group) else None for group in known}
 
 
 def positions(cluster: AskedCluster, group: GroupDescription) -> list[GroupPosition]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import unpack_from
+from typing import TYPE_CHECKING
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
 from pykbroker.tools.cluster.failure import AskFailed, check, failed
 from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pykbroker_wire.messages.offset_fetch import OffsetFetchResponseGroup
 
 #: OffsetCommit and OffsetFetch are used up to this version, because later versions have the ids of topics, not names.
 _NEWEST_OFFSETS = 9
@@ -202,19 +206,55 @@ def committed(cluster: AskedCluster, group: str) -> dict[PartitionName, KnownOff
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
         answer = cluster.ask(request, OffsetFetchResponse, node=node, least=8, most=_NEWEST_OFFSETS)
         (row,) = answer.groups
-        check(row.error_code)
-        found = {}
-        for topic in row.topics:
-            for one in topic.partitions:
-                check(one.error_code)
-                if one.committed_offset >= 0:
-                    epoch = one.committed_leader_epoch
-                    found[topic.name, one.partition_index] = KnownOffset(
-                        one.committed_offset, epoch if epoch >= 0 else None, one.metadata or ""
-                    )
+        return _offsets_of(row)
+
+    return cluster.settled(attempt)
+
+
+def committed_by_group(
+    cluster: AskedCluster, ids: Iterable[str]
+) -> dict[str, dict[PartitionName, KnownOffset] | AskFailed]:
+    """Return every offset that each group has committed, or the reason why it is unknown, with one request for each
+    coordinator."""
+    from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+
+    def attempt() -> dict[str, dict[PartitionName, KnownOffset] | AskFailed]:
+        found: dict[str, dict[PartitionName, KnownOffset] | AskFailed] = {}
+        for node, names in sorted(_by_coordinator(cluster, ids).items()):
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=one, topics=None) for one in names])
+            answer = cluster.ask(request, OffsetFetchResponse, node=node, least=8, most=_NEWEST_OFFSETS)
+            for row in answer.groups:
+                try:
+                    found[row.group_id] = _offsets_of(row)
+                except AskFailed as error:
+                    if error.retriable:
+                        raise
+                    found[row.group_id] = error
         return found
 
     return cluster.settled(attempt)
+
+
+def _by_coordinator(cluster: AskedCluster, ids: Iterable[str]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for group, node in cluster.coordinators(ids).items():
+        found.setdefault(node, []).append(group)
+    return found
+
+
+def _offsets_of(row: OffsetFetchResponseGroup) -> dict[PartitionName, KnownOffset]:
+    """Return the offsets of a group in an answer. Raises AskFailed."""
+    check(row.error_code)
+    found = {}
+    for topic in row.topics:
+        for one in topic.partitions:
+            check(one.error_code)
+            if one.committed_offset >= 0:
+                epoch = one.committed_leader_epoch
+                found[topic.name, one.partition_index] = KnownOffset(
+                    one.committed_offset, epoch if epoch >= 0 else None, one.metadata or ""
+                )
+    return found
 
 
 def commit(cluster: AskedCluster, group: str, offsets: Mapping[PartitionName, KnownOffset]) -> None:
@@ -294,6 +334,29 @@ def delete_offsets(
         for topic in answer.topics
         for row in topic.partitions
     }
+
+
+def remove_members(
+    cluster: AskedCluster, group: str, members: Sequence[GroupMember], reason: str
+) -> dict[str, AskFailed | None]:
+    """Make members leave a group; returns the error of each by its id, or None if it has left. Raises AskFailed."""
+    from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+    node = cluster.coordinators([group])[group]
+    request = LeaveGroupRequest(
+        group_id=group,
+        members=[MemberIdentity(member_id=one.id, group_instance_id=one.instance_id, reason=reason) for one in members],
+    )
+
+    def attempt() -> dict[str, AskFailed | None]:
+        answer = cluster.ask(request, LeaveGroupResponse, node=node, least=3)
+        check(answer.error_code)
+        return {
+            one.id: failed(row.error_code) if row.error_code else None
+            for one, row in zip(members, answer.members, strict=True)
+        }
+
+    return cluster.settled(attempt)
 
 
 def delete(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, AskFailed | None]:

@@ -10,7 +10,7 @@ prints a batch before it asks for another.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class WantedRecords:
     count: int | None = None
     #: at the end of the topic, wait for further records
     follows: bool = False
+    #: the records to return; all if None
+    wants: Callable[[ReadRecord], bool] | None = None
     #: read as a member of this group, which assigns the partitions, and commit offsets
     group: str | None = None
 
@@ -211,11 +213,16 @@ class TopicReader:
     # -- the middle ---------------------------------------------------------------------------------------------------
 
     def _polled(self) -> list[ReadRecord]:
-        most = _AT_ONCE if self._left is None else min(_AT_ONCE, self._left)
+        wants = self._reading.wants
+        # A commit covers the whole poll, so a member of a group polls no more records than it may return.
+        is_limited = self._left is not None and (wants is None or self._reading.group is not None)
+        most = min(_AT_ONCE, self._left or 0) if is_limited else _AT_ONCE
         join_again(self._consumer)
         found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=most)
         self._first_of_last = {place: records[0].offset for place, records in found.items()}
         batch = [record for place, records in found.items() for record in self._within(place, records)]
+        if wants is not None:
+            batch = list(filter(wants, batch))[: self._left]
         if self._left is not None:
             self._left -= len(batch)
         return batch

@@ -52,7 +52,11 @@ def _singular(ctx: click.Context, parameter: click.Parameter, value: str) -> str
     return found
 
 
-_kind = click.argument("kind", callback=_singular, metavar="KIND")
+def _kinds(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in _KINDS if kind.startswith(incomplete)]
+
+
+_kind = click.argument("kind", callback=_singular, metavar="KIND", shell_complete=_kinds)
 _name = click.argument("name", required=False, metavar="[NAME]")
 
 

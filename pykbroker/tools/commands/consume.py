@@ -14,11 +14,13 @@ from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundK
 from pykbroker.tools.cluster.escapes import unescaped
 from pykbroker.tools.cluster.json_records import JsonFormat
 from pykbroker.tools.cluster.record_format import DelimitedFormat, FormatString, Shown
+from pykbroker.tools.cluster.text_pattern import is_pattern
 from pykbroker.tools.cluster.time_words import TIMES
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import group_names, topic_names
-from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
+from pykbroker.tools.commands.named_topics import named_topics, pattern_of
+from pykbroker.tools.commands.python_client import ENCODING, settings_for
 from pykbroker.tools.commands.time_options import now_ms
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     cls=Command,
     example=r"pykbroker consume orders -f '%T %p:%o %k %h %s\n' --from -10"
     "\npykbroker consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 -J | jq .payload"
-    "\npykbroker consume orders --from -15m"
+    "\npykbroker consume 'orders-.*' --from -15m --grep '\"status\": ?5..'"
     "\npykbroker consume orders payments --group audit --follow",
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
@@ -87,6 +89,11 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     help="Where to end: the record there is not printed (default: what is the end when the command begins).",
 )
 @click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
+@click.option(
+    "--grep",
+    metavar="REGEX",
+    help="Only records whose value or key has a match of this regular expression of RE2; (?i) ignores case.",
+)
 @click.option("--follow", is_flag=True, help="Go on at the end, and wait for new records.")
 @click.option(
     "-g",
@@ -104,28 +111,52 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     """Print the records of topics.
 
-    A read ends at what was the end of the topics when it began; with --follow it ends with Ctrl-C. Keys and values
-    are printed byte by byte. -J prints what `pykbroker produce -J` reads: keys, values and headers that are no text
-    stand there in base64.
+    A read ends at what was the end of the topics when it began; with --follow it ends with Ctrl-C. A TOPIC may be a
+    regular expression of RE2 that matches whole names, for example 'orders-.*'. It stands for the topics that there are
+    when the command begins.
+
+    Keys and values are printed byte by byte. -J prints what `pykbroker produce -J` reads: keys, values and headers that
+    are no text stand there in base64.
     """
     from pykbroker.tools.cluster.topic_reader import TopicReader, WantedRecords
 
     excluding(ctx, "text", "is_json")
     _check(ctx, words)
+    pattern = None if words["grep"] is None else pattern_of(words["grep"])
+    written = _format(ctx, words)
+    settings = _settings(ctx, client, words)
     reading = WantedRecords(
-        topics=list(dict.fromkeys(words["topics"])),
+        topics=_topics(client, words["topics"]),
         partitions=words["partitions"],
         first=words["first"] or BEGINNING,
         last=words["last"] or END,
         count=words["count"],
         follows=words["follow"],
+        wants=None if pattern is None else pattern.is_in_record,
         group=words["group"],
     )
-    written = _format(ctx, words)
-    settings = _settings(ctx, client, words)
-    reach(client)
     reader = TopicReader(reading, settings)
     return _print_all(reader, written)
+
+
+def _topics(client: ClientOptions, words: tuple[str, ...]) -> list[str]:
+    """Return the topics of the words. Raises AskFailed for a topic that this client may not see, ClickException for one
+    that does not exist, and AskFailed if no node can be reached, which kafka-python itself does not report."""
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.client_failure import denied_topics
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker_wire.errors import ErrorCode
+
+    with client.cluster() as cluster:
+        listed = topics.listed(cluster)
+        names = {one.name for one in listed}
+        hidden = [word for word in words if word not in names and not is_pattern(word)]
+        try:
+            # A list of all topics leaves out those that the client may not see.
+            topics.leaders(cluster, hidden)
+        except AskFailed as error:
+            raise denied_topics(hidden) if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else error from None
+    return named_topics(words, listed)
 
 
 def _check(ctx: click.Context, words: dict[str, Any]) -> None:

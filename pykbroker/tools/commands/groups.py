@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -15,13 +17,16 @@ from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import group_names, topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
 from pykbroker.tools.commands.time_options import duration_ms, now_ms, time_ms
+from pykbroker.tools.commands.unknown_names import unknown
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
     from pykbroker.tools.cluster.groups import GroupDescription, KnownOffset
 
 _STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
-_TARGETS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "by_duration", "shift_by")
+_TARGETS: Final = (
+    "to_earliest", "to_latest", "to_current", "to_offset", "to_datetime", "by_duration", "shift_by", "from_file"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class GroupRow:
     #: classic or consumer (KIP-848)
     type: str
     state: str
+    #: of all partitions with a committed offset; None if nothing is committed
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +113,17 @@ class DeletedGroup:
     outcome: str
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedMember:
+    member: str
+    #: None if it is not a static member
+    instance_id: str | None
+    outcome: str
+
+
 @click.group("groups", cls=CommandGroup)
 def command() -> None:
-    """List, describe, reset and delete groups of consumers."""
+    """List, describe, reset and delete groups of consumers; remove members."""
 
 
 @command.command("list", example="pykbroker groups list --state Stable")
@@ -130,12 +145,16 @@ def command() -> None:
 @output_option
 @client_options
 def list_(client: ClientOptions, out: Output, states: tuple[str, ...], types: tuple[str, ...]) -> None:
-    """List groups."""
+    """List groups, with the sum of their lag in offsets."""
     from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster.group_lag import total_lags
 
     with client.cluster() as cluster:
         found = groups.listed(cluster, states=states, types=[one.capitalize() for one in types])
-    rows = [GroupRow(one.id, one.type.lower(), one.state) for one in sorted(found, key=lambda one: one.id)]
+        lags = total_lags(cluster, [one.id for one in found])
+    rows = [
+        GroupRow(one.id, one.type.lower(), one.state, lags.get(one.id)) for one in sorted(found, key=lambda one: one.id)
+    ]
     out.rows(GroupRow, rows)
 
 
@@ -165,7 +184,9 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
 @command.command(
     "reset",
     example="pykbroker groups reset billing --topic orders --to-earliest\n"
-    "pykbroker groups reset billing --all-topics --to-datetime 2026-01-31 --execute",
+    "pykbroker groups reset billing --all-topics --to-datetime 2026-01-31 --execute\n"
+    "pykbroker groups reset billing --all-topics --to-current --export > billing.csv\n"
+    "pykbroker groups reset billing --from-file billing.csv --execute",
 )
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.option(
@@ -179,6 +200,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed an offset of.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="To the committed offset, or to the end where there is none.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--to-datetime", callback=time_ms, metavar="TIME", help=f"To the first record from then on: {TIMES}.")
 @click.option(
@@ -188,6 +210,12 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
     help=f"To the first record since so long ago: {DURATIONS}.",
 )
 @click.option("--shift-by", type=int, metavar="N", help="Forwards, or backwards with a negative number.")
+@click.option(
+    "--from-file",
+    metavar="FILE",
+    help="To the offsets in a file of --export: topic,partition,offset a line.",
+)
+@click.option("--export", is_flag=True, help="Print lines for --from-file, which Apache Kafka's tool reads too.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing (default).")
 @click.option("--execute", is_flag=True, help="Do it.")
 @output_option
@@ -198,9 +226,10 @@ def reset(
     name: str,
     topics: tuple[str, ...],
     all_topics: bool,
+    export: bool,
     dry_run: bool,
     execute: bool,
-    **targets: bool | int | None,
+    **targets: bool | int | str | None,
 ) -> None:
     """Move the committed offsets of a group that has no members.
 
@@ -215,20 +244,31 @@ def reset(
     if len(chosen) != 1:
         options = ", ".join(f"--{target.replace('_', '-')}" for target in _TARGETS)
         raise click.UsageError(f"Say where to, with one of {options}.", context)
-    if bool(topics) == all_topics:
+    if chosen == ["from_file"]:
+        if topics or all_topics:
+            raise click.UsageError("--from-file says which partitions: it goes with no --topic.", context)
+    elif bool(topics) == all_topics:
         raise click.UsageError("Say which partitions: --topic or --all-topics.", context)
     if dry_run and execute:
         raise click.UsageError("--dry-run does not go with --execute.", context)
+    if export and (execute or out.is_json):
+        raise click.UsageError("--export goes neither with --execute nor with -o json.", context)
     try:
         with client.cluster() as cluster:
             _check_inactive(cluster, name)
             known = groups.committed(cluster, name)
-            places = sorted(known) if all_topics else _places(cluster, topics)
-            planned = _planned(cluster, chosen[0], targets[chosen[0]], places, known)
+            if chosen == ["from_file"]:
+                planned = _of_file(cluster, name, str(targets["from_file"]))
+            else:
+                places = sorted(known) if all_topics else _places(cluster, topics)
+                planned = _planned(cluster, chosen[0], targets[chosen[0]], places, known)
             if execute:
                 groups.commit(cluster, name, {place: KnownOffset(at) for place, at in planned.items()})
     except BadReset as error:
         raise click.ClickException(str(error)) from error
+    if export:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([*place, at] for place, at in sorted(planned.items()))
+        return
     rows = tuple(
         ResetRow(*place, known[place].offset if place in known else None, at) for place, at in sorted(planned.items())
     )
@@ -265,6 +305,55 @@ def delete(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None:
             raise outcome
 
 
+@command.command(
+    "remove-members",
+    example="pykbroker groups remove-members billing --instance billing-1\n"
+    "pykbroker groups remove-members billing --all",
+)
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.option("--member", "ids", multiple=True, metavar="ID", help="The member with this id (may be repeated).")
+@click.option(
+    "--instance", "instances", multiple=True, metavar="ID", help="The static member with this group.instance.id."
+)
+@click.option("--all", "all_members", is_flag=True, help="Every member.")
+@output_option
+@client_options
+def remove_members(
+    client: ClientOptions,
+    out: Output,
+    name: str,
+    ids: tuple[str, ...],
+    instances: tuple[str, ...],
+    all_members: bool,
+) -> None:
+    """Make members leave a group, so that others get their partitions at once.
+
+    A static member that has died keeps its partitions until its session times out: this ends the wait. A member that
+    lives joins again.
+    """
+    from pykbroker.tools.cluster import groups
+
+    if bool(ids or instances) == all_members:
+        raise click.UsageError("Say which members: --member, --instance or --all.", click.get_current_context())
+    with client.cluster() as cluster:
+        (described,) = _described(cluster, [name])
+        there = {one.id: one for one in described.members}
+        static = {one.instance_id: one for one in described.members if one.instance_id is not None}
+        wanted = list(there.values()) if all_members else []
+        for known, asked in ((there, ids), (static, instances)):
+            for one in asked:
+                if one not in known:
+                    raise unknown(f"member of group {name}", one, map(str, known))
+                wanted.append(known[one])
+        outcomes = groups.remove_members(cluster, name, wanted, "pykbroker groups remove-members") if wanted else {}
+    rows = [RemovedMember(one.id, one.instance_id, "removed") for one in wanted if outcomes[one.id] is None]
+    said = [f"Removed member {row.member} of group {name}." for row in rows]
+    out.done("\n".join(said) or f"Group {name} has no members.", rows)
+    for member, error in outcomes.items():
+        if error is not None:
+            raise click.ClickException(f"Member {member} was not removed: {failures.said_of(error)}")
+
+
 def _described(cluster: AskedCluster, names: Iterable[str]) -> list[GroupDescription]:
     from pykbroker.tools.cluster import groups
     from pykbroker.tools.cluster.failure import AskFailed
@@ -281,7 +370,6 @@ def _described(cluster: AskedCluster, names: Iterable[str]) -> list[GroupDescrip
 
 def _unknown(cluster: AskedCluster, name: str) -> click.ClickException:
     from pykbroker.tools.cluster import groups
-    from pykbroker.tools.commands.unknown_names import unknown
 
     return unknown("group", name, [one.id for one in groups.listed(cluster)], "groups list")
 
@@ -358,7 +446,7 @@ def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionNa
 def _planned(
     cluster: AskedCluster,
     target: str,
-    value: bool | int | None,
+    value: bool | int | str | None,
     places: list[PartitionName],
     known: dict[PartitionName, KnownOffset],
 ) -> dict[PartitionName, int]:
@@ -368,13 +456,26 @@ def _planned(
         return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
     if target == "to_latest":
         return reset_targets.ends(cluster, places, log_offsets.LATEST)
-    assert value is not None
+    if target == "to_current":
+        return reset_targets.current(cluster, places, known)
+    assert isinstance(value, int)
     if target == "to_offset":
         return reset_targets.within_ends(cluster, dict.fromkeys(places, value), _say_bound)
     if target == "shift_by":
         return reset_targets.shifted(cluster, places, known, value, _say_bound)
     time_ms = value if target == "to_datetime" else now_ms() - value
     return reset_targets.at_time(cluster, places, time_ms, _say_later)
+
+
+def _of_file(cluster: AskedCluster, group: str, path: str) -> dict[PartitionName, int]:
+    """Return the offsets in a file, each within the ends of its partition. Raises BadReset and ClickException."""
+    from pykbroker.tools.cluster import reset_targets
+    from pykbroker.tools.cluster.reset_plan import rows_of_file
+
+    with open(path, encoding="utf-8") as file:
+        wanted = rows_of_file(file.read(), [group]).get(group, {})
+    _places(cluster, tuple(f"{topic}:{number}" for topic, number in wanted))
+    return reset_targets.within_ends(cluster, wanted, _say_bound)
 
 
 def _say_bound(place: PartitionName, wanted: int, given: int) -> None:

@@ -50,7 +50,6 @@ class SentRecords:
     cls=Command,
     example="pykbroker produce orders -K : -H source=shell < lines.txt"
     "\npykbroker produce copy-of-orders -J -l orders.json"
-    """\necho '{"key": 7, "payload": {"id": 1}, "headers": {"source": "shell"}}' | pykbroker produce orders -J"""
     "\npykbroker produce pictures -k cat cat.jpg",
 )
 @click.argument("topic", shell_complete=topic_names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -10,14 +11,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykbroker.tools.cluster.config_units import UNITS, with_plain_numbers
+from pykbroker.tools.cluster.time_words import TIMES
 from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
+from pykbroker.tools.commands.time_options import time_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
-    from pykbroker.tools.cluster.topics import DescribedTopic
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.cluster.log_offsets import TimedOffset
+    from pykbroker.tools.cluster.topics import DescribedTopic, ListedTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,55 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEndsRow:
+    """The offsets of a partition. They are None if it has no leader."""
+
+    topic: str
+    partition: int
+    beginning: int | None
+    end: int | None
+    #: from the beginning to the end; a compacted or transactional log has fewer records
+    offsets: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAtRow:
+    """The offset of a partition at a time."""
+
+    topic: str
+    partition: int
+    #: None if no record is so late
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRow:
+    """The size of a topic on the disks of its brokers."""
+
+    topic: str
+    partitions: int
+    #: of one replica of each partition, the largest one
+    bytes: int
+    #: of all replicas
+    all_replicas: int = column("BYTES OF ALL REPLICAS")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSizeRow:
+    """One replica on the disk of its broker."""
+
+    topic: str
+    partition: int
+    broker: int
+    bytes: int
+    #: the number of offsets by which it lags
+    offset_lag: int = column("LAG")
+    directory: str = ""
+    #: True for the copy in the directory that the replica moves to
+    future: bool = column("FUTURE", default=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedTopic:
     """The result of a command for a topic."""
 
@@ -77,6 +131,7 @@ _SAID: Final = {
     "deleted": "Deleted topic {}.",
     "unchanged": "Nothing to do for topic {}.",
 }
+_some_names = click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=topic_names)
 _names = click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
 _config_option = click.option(
     "-c",
@@ -90,20 +145,32 @@ _config_option = click.option(
 
 @click.group("topics", cls=CommandGroup)
 def command() -> None:
-    """List, create, describe, alter and delete topics."""
+    """List, create, describe, alter and delete topics; their offsets and sizes."""
 
 
-@command.command("list", example="pykbroker topics list\npykbroker topics list --under-replicated -o json")
+@command.command(
+    "list",
+    example="pykbroker topics list\npykbroker topics list 'orders-.*' --under-replicated -o json",
+)
+@_some_names
 @click.option("--internal", is_flag=True, help="Also the topics that Kafka keeps for itself.")
 @click.option("--under-replicated", is_flag=True, help="Only topics of which a replica is not in sync.")
 @output_option
 @client_options
-def list_(client: ClientOptions, out: Output, internal: bool, under_replicated: bool) -> None:
-    """List topics."""
+def list_(client: ClientOptions, out: Output, names: tuple[str, ...], internal: bool, under_replicated: bool) -> None:
+    """List topics.
+
+    A TOPIC may be a regular expression of RE2 that matches whole names, for example 'orders-.*'.
+    """
     from pykbroker.tools.cluster import topics
+    from pykbroker.tools.commands.named_topics import named_topics
 
     with client.cluster() as cluster:
         found = topics.summaries(cluster)
+    if names:
+        wanted = named_topics(names, found)
+        found = [one for one in found if one.name in wanted]
+        internal = True
     rows = [
         TopicRow(
             one.name,
@@ -161,8 +228,10 @@ def create(
                 done.append(ChangedTopic(name, "unchanged"))
 
 
-@command.command("describe", example="pykbroker topics describe orders")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=topic_names)
+@command.command(
+    "describe", example="pykbroker topics describe orders\npykbroker topics describe 'orders-.*' --leaderless"
+)
+@_some_names
 @click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
 @click.option("--leaderless", is_flag=True, help="Only partitions without a leader.")
 @output_option
@@ -172,17 +241,15 @@ def describe(
 ) -> None:
     """Describe topics: their configurations, and the replicas of each partition.
 
-    Without a name every topic is described that is not one of Kafka's own.
+    Without a name every topic is described that is not one of Kafka's own. A TOPIC may be a regular expression of RE2
+    that matches whole names, for example 'orders-.*'.
     """
     from pykbroker.tools.cluster import topics
 
     with client.cluster() as cluster:
 
         def attempt() -> tuple[list[DescribedTopic], dict[str, dict[str, str]]]:
-            listed = {one.name: one for one in topics.listed(cluster)}
-            _check_names(names, listed)
-            wanted = names or [one.name for one in listed.values() if not one.is_internal]
-            described = topics.described(cluster, wanted)
+            described = topics.described(cluster, _chosen(topics.listed(cluster), names))
             return described, _own_configs(cluster, [one.name for one in described])
 
         # `attempt` is repeated if a topic is deleted between its requests.
@@ -255,21 +322,29 @@ def alter(
     out.done(_SAID[altered.outcome].format(name), [altered])
 
 
-@command.command("delete", example="pykbroker topics delete orders")
+@command.command("delete", example="pykbroker topics delete orders\npykbroker topics delete 'orders-test-.*' --yes")
 @_names
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--yes", is_flag=True, help="Delete what a regular expression matches, and do not ask.")
 @output_option
 @client_options
-def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists: bool) -> None:
-    """Delete topics and all of their records."""
+def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
+    """Delete topics and all of their records.
+
+    A TOPIC may be a regular expression of RE2 that matches whole names. Its topics are deleted after a question on a
+    terminal, or with --yes. Topics that Kafka keeps for itself match none.
+    """
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.cluster.text_pattern import is_pattern
+    from pykbroker.tools.commands.named_topics import named_topics
     from pykbroker_wire.errors import ErrorCode
 
     with client.cluster() as cluster, _told(out) as done:
-        if not if_exists:
-            _check_names(names, [one.name for one in topics.listed(cluster)])
-        for name in names:
+        found = named_topics(names, topics.listed(cluster), may_be_none=if_exists)
+        if any(map(is_pattern, names)) and found and not yes:
+            _ask_before_deleting(found)
+        for name in found:
             try:
                 topics.delete(cluster, [name])
                 done.append(ChangedTopic(name, "deleted"))
@@ -277,6 +352,99 @@ def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists
                 if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
                     raise
                 done.append(ChangedTopic(name, "unchanged"))
+
+
+@command.command(
+    "offsets", example="pykbroker topics offsets orders\npykbroker topics offsets 'orders-.*' --at 2026-01-31T12:00"
+)
+@_some_names
+@click.option(
+    "--at", "at_ms", callback=time_ms, metavar="TIME", help=f"The offset of the first record from then on: {TIMES}."
+)
+@output_option
+@client_options
+def offsets(client: ClientOptions, out: Output, names: tuple[str, ...], at_ms: int | None) -> None:
+    """Print the first and the last offset of each partition, or the offset at a time.
+
+    Without a name every topic is meant that is not one of Kafka's own. A TOPIC may be a regular expression of RE2 that
+    matches whole names.
+    """
+    from pykbroker.tools.cluster import log_offsets, topics
+
+    with client.cluster() as cluster:
+        listed = topics.listed(cluster)
+        wanted = set(_chosen(listed, names))
+        places = [(one.name, number) for one in listed if one.name in wanted for number in one.partitions]
+        if at_ms is not None:
+            at = log_offsets.found(cluster, dict.fromkeys(places, at_ms))
+            out.rows(OffsetAtRow, [OffsetAtRow(*place, _known_offset(at[place])) for place in places])
+            return
+        begin = log_offsets.found(cluster, dict.fromkeys(places, log_offsets.EARLIEST))
+        end = log_offsets.found(cluster, dict.fromkeys(places, log_offsets.LATEST))
+    rows = []
+    for place in places:
+        first, last = _known_offset(begin[place]), _known_offset(end[place])
+        rows.append(LogEndsRow(*place, first, last, None if first is None or last is None else last - first))
+    out.rows(LogEndsRow, rows)
+
+
+@command.command("sizes", example="pykbroker topics sizes\npykbroker topics sizes orders --replicas")
+@_some_names
+@click.option("--replicas", is_flag=True, help="A row for each replica, with its broker and its directory.")
+@output_option
+@client_options
+def sizes(client: ClientOptions, out: Output, names: tuple[str, ...], replicas: bool) -> None:
+    """Print the bytes of topics on the disks of brokers.
+
+    Without a name every topic is meant that is not one of Kafka's own. A TOPIC may be a regular expression of RE2 that
+    matches whole names.
+    """
+    from pykbroker.tools.cluster import replicas_on_disk, topics
+
+    with client.cluster() as cluster:
+        wanted = _chosen(topics.listed(cluster), names)
+        brokers = [node.id for node in cluster.nodes()]
+        directories = replicas_on_disk.described(cluster, brokers, wanted) if wanted else {}
+    rows = [
+        ReplicaSizeRow(one.topic, one.partition, broker, one.size_bytes, one.offset_lag, directory.path, one.is_future)
+        for broker, found in directories.items()
+        for directory in found
+        for one in directory.replicas
+    ]
+    rows.sort(key=lambda row: (row.topic, row.partition, row.broker, row.future))
+    if replicas:
+        out.rows(ReplicaSizeRow, rows)
+        return
+    out.rows(SizeRow, [_size_of(name, [row for row in rows if row.topic == name]) for name in sorted(wanted)])
+
+
+def _size_of(topic: str, replicas: Iterable[ReplicaSizeRow]) -> SizeRow:
+    largest: dict[int, int] = {}
+    whole = 0
+    for row in replicas:
+        whole += row.bytes
+        largest[row.partition] = max(row.bytes, largest.get(row.partition, 0))
+    return SizeRow(topic, len(largest), sum(largest.values()), whole)
+
+
+def _known_offset(found: TimedOffset | AskFailed) -> int | None:
+    offset = getattr(found, "offset", -1)
+    return None if offset < 0 else offset
+
+
+def _chosen(listed: Sequence[ListedTopic], names: tuple[str, ...]) -> list[str]:
+    """Return the named topics, or all that are not Kafka's own."""
+    from pykbroker.tools.commands.named_topics import named_topics
+
+    return named_topics(names, listed) if names else [one.name for one in listed if not one.is_internal]
+
+
+def _ask_before_deleting(names: list[str]) -> None:
+    """Ask on a terminal. Raises ClickException if there is none, and Abort if the answer is no."""
+    said = f"{len(names)} topic{'s' * (len(names) != 1)}: {', '.join(names)}"
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise click.ClickException(f"Nothing is deleted. --yes deletes {said}")
+    click.confirm(f"Delete {said}?", abort=True, err=True)
 
 
 def _check_names(names: Iterable[str], known: Iterable[str]) -> None:

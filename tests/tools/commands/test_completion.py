@@ -65,7 +65,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
 def test_options_and_values() -> None:
     assert completed([], "gro") == ["groups"]
     assert completed(["groups"], "de") == ["describe", "delete"]
-    targets = ["--to-earliest", "--to-latest", "--to-offset", "--to-datetime"]
+    targets = ["--to-earliest", "--to-latest", "--to-current", "--to-offset", "--to-datetime"]
     assert completed(["groups", "reset"], "--to-") == targets
     assert completed(["topics", "list", "-o"], "") == ["table", "json"]
 
