@@ -37,6 +37,14 @@ def test_what_is_produced_is_consumed(line: CommandLine, topic: str) -> None:
     assert whole["records"] == 3001
 
 
+def test_the_example_of_the_help_works_on_a_fresh_node(line: CommandLine, name: str) -> None:
+    """Both kinds of nodes create topics for producers, as is the default."""
+    made = line("bench", "produce", name, "-n", "10", "-o", "json")
+    assert (made.status, made.err) == (0, f"The cluster has created topic {name}.\n")
+    assert line.json("bench", "produce", name, "-n", "10")["records"] == 10
+    assert line.json("bench", "consume", name, "-n", "20")["records"] == 20
+
+
 def test_end_to_end(line: CommandLine, topic: str) -> None:
     # Records from before do not count.
     assert line("produce", topic, stdin="of another\n").status == 0
@@ -61,7 +69,9 @@ def test_records_that_fail_are_said(line: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ("produce ‹t›-none", 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("consume ‹t›-nothing-like-it", 1, "nothing-like-it': `pykbroker bench produce"),
+        ("consume ‹t›x", 1, "x': did you mean '"),
+        ("produce a/b", 1, "INVALID_TOPIC_EXCEPTION"),
         ("consume ‹t›", 1, "has no records: `pykbroker bench produce"),
         ("produce ‹t› -n 0", 2, "Invalid value for '-n'"),
         ("produce ‹t› --rate 0", 2, "Invalid value for '--rate'"),

@@ -72,6 +72,16 @@ def test_what_is_refused_is_one_line(line: CommandLine) -> None:
     assert "(DUPLICATE_VOTER)" in line("quorum", "add", "1", *endpoint, *same).failure
 
 
+def test_a_controller_in_the_place_of_a_broker_is_named(line: CommandLine) -> None:
+    (controller,) = line.json("cluster", "controllers")
+    address = controller["endpoints"][0].partition("://")[2]
+    for words in (("topics", "list"), ("consume", "t"), ("produce", "t")):
+        said = CommandLine(address)(*words)
+        assert (said.status, said.failure.partition(". ")[0]) == (1, f"{address} answers no request of a client")
+        assert "A controller of the quorum listens there" in said.failure
+        assert "--bootstrap-controller" in said.failure
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

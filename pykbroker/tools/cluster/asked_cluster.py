@@ -19,6 +19,7 @@ from pykbroker.tools.cluster.asked_node import Asked, AskedNode
 from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed, Unreachable, check, failed, timed_out
 from pykbroker.tools.cluster.node_connection import R
+from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
 
@@ -238,18 +239,47 @@ class AskedCluster:
             reasons = []
             for address in addresses:
                 connection = self._connection(address)
-                reason = _unreachable(connection)
+                try:
+                    reason = _unreachable(connection)
+                except AskFailed as error:
+                    # The node is silent, or it refused the user.
+                    self._explain(address, str(error))
+                    raise
                 if reason is None:
+                    self._check_serves_clients(address, connection)
                     self._first = connection
                     return connection
                 reasons.append(reason)
                 if self._settings.patient:
                     self._warn(address)
             if not self._settings.patient:
+                self._explain(addresses[0], "; ".join(reasons))
                 raise Unreachable(reasons)
             if time.monotonic() >= deadline:
                 raise timed_out("Timed out waiting for a node assignment.")
             time.sleep(_PAUSE_SECONDS)
+
+    def _explain(self, address: str, reason: str) -> None:
+        """Raise Unreachable with what to do, if the program at the address is known. A patient cluster, which Apache
+        Kafka's tools by their names use, does not look."""
+        if self._settings.patient:
+            return
+        from pykbroker.tools.cluster.what_listens import what_to_do
+
+        settings = self._settings
+        said = what_to_do(
+            address, settings.security, lambda at: AskedNode(at, settings.client_id, ClientSecurity(), 1000)
+        )
+        if said is not None:
+            raise Unreachable([reason], said)
+
+    def _check_serves_clients(self, address: str, connection: AskedNode) -> None:
+        """Raise Unreachable for a controller that was named as a broker."""
+        if self._settings.patient or self.of_controllers or ApiKey.METADATA in connection.versions():
+            return
+        from pykbroker.tools.cluster.what_listens import of_controller
+
+        raise Unreachable([f"{address} answers no request of a client"], of_controller())
 
     def _warn(self, address: str) -> None:
         if address not in self._warned:

@@ -15,8 +15,8 @@ def failure_of(error: Exception) -> AskFailed:
     code = ErrorCode.received(number) if isinstance(number, int) and number > 0 else None
     name = type(error).__name__ if code is None else exception_name(code)
     # kafka-python's `str()` begins with a number and the name of a Python class, so the message is taken from `args`.
-    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return denied_topics(_names_in(error))
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and (names := _names_in(error)):
+        return denied_topics(names)
     words = str(error.args[0]) if error.args else ""
     if not words and code is not None:
         words = STANDARD.get(code) or code.message

@@ -61,8 +61,10 @@ class AskFailed(Exception):
 class Unreachable(AskFailed):
     """No address of a cluster takes a connection. `str()` is one line with each address and its reason."""
 
-    def __init__(self, reasons: Iterable[str]) -> None:
+    def __init__(self, reasons: Iterable[str], what_to_do: str | None = None) -> None:
+        """`what_to_do`: a sentence without its full stop, if it is known what listens there."""
         super().__init__("; ".join(reasons), _PACKAGE + "TimeoutException")
+        self.what_to_do = what_to_do
 
 
 class NotServed(Exception):

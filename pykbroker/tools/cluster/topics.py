@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.failure import check
+from pykbroker.tools.cluster.failure import check, failed
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import uuid_to_str
 
 _TIMEOUT_MS = 60_000
+_PAUSE_SECONDS = 0.1
 
 
 @dataclass(slots=True, frozen=True)
@@ -206,6 +208,25 @@ def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, 
         return found
 
     return cluster.settled(attempt)
+
+
+def appears(cluster: AskedCluster, name: str, within_seconds: float = 5.0) -> bool:
+    """Ask for a topic as a producer does, so that the cluster creates it if auto.create.topics.enable allows it. Return
+    True when every partition has a leader, or False if the topic is still missing after a while. Raises AskFailed."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+    deadline = time.monotonic() + within_seconds
+    while True:
+        (topic,) = cluster.ask(request, MetadataResponse, least=4).topics
+        problem = failed(topic.error_code) if topic.error_code else None
+        if problem is None and all(row.leader_id >= 0 for row in topic.partitions):
+            return True
+        if problem is not None and not problem.retriable:
+            raise problem
+        if time.monotonic() >= deadline:
+            return problem is None
+        time.sleep(_PAUSE_SECONDS)
 
 
 def create(cluster: AskedCluster, topic: WantedTopic) -> None:

@@ -18,6 +18,7 @@ from pykbroker.tools.commands.output import Output, Table, output_option
 if TYPE_CHECKING:
     from pykbroker.tools.bench.load_plan import LoadTold
     from pykbroker.tools.bench.load_result import LoadResult
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
 
 _CODECS: Final = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 _ACKS: Final = click.Choice(["0", "1", "all"])
@@ -111,12 +112,15 @@ def produce(
     acks: str,
     compression: str,
 ) -> int:
-    """Send records; time each from send() to its acknowledgement."""
+    """Send records; time each from send() to its acknowledgement.
+
+    A topic that is missing is made by the cluster, if it makes topics for producers.
+    """
     from pykbroker.tools.bench.load_plan import LoadPlan, shares
     from pykbroker.tools.bench.load_result import summed
     from pykbroker.tools.bench.load_run import LoadRun
 
-    _partitions(client, topic)
+    _partitions(client, topic, may_appear=True)
     plans = [
         LoadPlan("produce", topic, client.bootstrap, _producer_properties(client, acks, compression), share, size,
                  rate=(rate or 0) * share / records, run=SystemRandom().getrandbits(64))
@@ -188,7 +192,7 @@ def end_to_end(
     from pykbroker.tools.bench.load_result import summed
     from pykbroker.tools.bench.load_run import LoadRun
 
-    numbers = sorted(_partitions(client, topic))
+    numbers = sorted(_partitions(client, topic, may_appear=True))
     same = SystemRandom().getrandbits(64)
     receiving = LoadPlan(
         "receive", topic, client.bootstrap, dict(client.properties), records, partitions=numbers, run=same,
@@ -218,12 +222,18 @@ def _producer_properties(client: ClientOptions, acks: str, compression: str) -> 
     return found
 
 
-def _partitions(client: ClientOptions, topic: str) -> dict[int, int]:
-    """Return partition -> the number of its offsets. Raises AskFailed."""
+def _partitions(client: ClientOptions, topic: str, *, may_appear: bool = False) -> dict[int, int]:
+    """Return partition -> the number of its offsets. Raises AskFailed, and ClickException if the topic is missing.
+
+    `may_appear`: ask the cluster to create a missing topic, as a producer does.
+    """
     from pykbroker.tools.cluster import log_offsets, topics
     from pykbroker.tools.cluster.failure import AskFailed
 
     with client.cluster() as cluster:
+        known = [one.name for one in topics.listed(cluster)]
+        if topic not in known:
+            _find(cluster, topic, known, may_appear=may_appear)
         (described,) = topics.described(cluster, [topic])
         places = [(topic, row.number) for row in described.partitions]
         begin = log_offsets.found(cluster, dict.fromkeys(places, log_offsets.EARLIEST))
@@ -237,6 +247,20 @@ def _partitions(client: ClientOptions, topic: str) -> dict[int, int]:
             raise last
         counted[place[1]] = last.offset - first.offset
     return counted
+
+
+def _find(cluster: AskedCluster, topic: str, known: list[str], *, may_appear: bool) -> None:
+    """Wait until a topic that is not in the list is there. Raises AskFailed, and ClickException if it is missing."""
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.commands.unknown_names import missing_topic
+
+    if not may_appear:
+        raise missing_topic(topic, known, f"`pykbroker bench produce {topic}` makes and fills it")
+    if not topics.appears(cluster, topic):
+        raise missing_topic(
+            topic, known, f"the cluster does not create topics by itself, and `pykbroker topics create {topic}` does"
+        )
+    click.echo(f"The cluster has created topic {topic}.", err=True)
 
 
 def _rounded(parts: Sequence[float], whole: int) -> list[int]:

@@ -28,6 +28,13 @@ def unknown_topic(name: str, known: Iterable[str]) -> click.ClickException:
     return unknown("topic", name, known, "topics list")
 
 
+def missing_topic(name: str, known: Iterable[str], what_to_do: str) -> click.ClickException:
+    """Return the error for a topic that a command needs, with the nearest existing name and what to do otherwise."""
+    meant = nearest(name, sorted(known))
+    nearer = "" if meant is None else f"did you mean '{meant}'? Otherwise "
+    return click.ClickException(f"There is no topic '{name}': {nearer}{what_to_do}")
+
+
 def of_keys(error: AskFailed, keys: Iterable[str], known: Iterable[str]) -> Exception:
     """Return the error for a refused configuration. If a key is unknown, the error has the nearest known key."""
     names = set(known)
