@@ -23,7 +23,6 @@ from pykbroker.crossing.loop_messages import (
     LoopAnswered,
     LoopAsked,
     MetadataTaken,
-    QuorumChanged,
     QuorumTaken,
     ReadyToUnfence,
     RecoveryBegan,
@@ -32,6 +31,7 @@ from pykbroker.crossing.loop_messages import (
     ToControl,
 )
 from pykbroker.crossing.pulse import Pulse
+from pykbroker.crossing.quorum_feed import QuorumFeed
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.known_quorum import KnownQuorum
@@ -83,14 +83,11 @@ class ControlEnd:
         # After this time the broker loop counts as standing still. It is shorter than a session, because the pulse may
         # count up to two intervals too little. So no heartbeat is sent later than a session after the loop's last turn.
         self._longest_silence = session_seconds - min(2 * PULSE_SECONDS, session_seconds / 2)
-        #: the state of the quorum that was last handed over; the broker half may not have taken it yet
-        self._told: KnownQuorum | None = None
-        self._known: KnownQuorum | None = None
-        self._quorum_waits = False
+        self._quorum_feed = QuorumFeed(put)
 
     def start(self) -> None:
         """Hand over the present state of the quorum and the metadata, and from now on each change."""
-        self._quorum.when_known(self._quorum_changed)
+        self._quorum.when_known(self._quorum_feed.changed)
         self._feed.start()
         self._tick()
 
@@ -104,8 +101,7 @@ class ControlEnd:
             case MetadataTaken():
                 self._feed.taken()
             case QuorumTaken():
-                self._quorum_waits = False
-                self._tell_quorum()
+                self._quorum_feed.taken()
             case LoopAsked():
                 self._answers.asked(message)
             case LoopAnswered():
@@ -170,21 +166,6 @@ class ControlEnd:
             answer.exception()
             self._pulse.came()
             self._lifecycle.turn_again()
-
-    # -- the quorum
-
-    def _quorum_changed(self, known: KnownQuorum) -> None:
-        self._known = known
-        self._tell_quorum()
-
-    def _tell_quorum(self) -> None:
-        """Hand over the newest state, unless the broker half has not yet taken the last message. So at most one message
-        waits."""
-        known = self._known
-        if known is not None and known != self._told and not self._quorum_waits:
-            self._told = known
-            self._quorum_waits = True
-            self._put(QuorumChanged(known))
 
     def _answer(self, question: Any) -> Any:
         if question is ControlQuestion.RESTORE_RESERVE:

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.load_reports.interval_clock import IntervalClock
 from pykbroker.load_reports.load_records import METRICS_TOPIC, Interval, records, taken
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import (
@@ -69,9 +70,8 @@ class LoadReporter:
         #: at most the interval, so that a request ends before the next report is due
         self._timeout_ms = min(config.int("request.timeout.ms"), self._interval_ms)
         self._loop = runtime.loop
-        self._sequence = 0
-        self._begun = self._due = self._loop.time()
-        self._cpu_begun_ms = runtime.cpu_ms()
+        self._due = self._loop.time()
+        self._clock = IntervalClock(self._loop.time, runtime.cpu_ms)
         #: records of the report that is being written
         self._unsent: Iterator[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -85,8 +85,8 @@ class LoadReporter:
     def start(self) -> None:
         """Start the timer. The counts from before are dropped, because they belong to no interval."""
         taken(self._services.replicas)
-        self._begun = self._due = self._loop.time()
-        self._cpu_begun_ms = self._services.runtime.cpu_ms()
+        self._due = self._loop.time()
+        self._clock.begin()
         self._wait()
 
     def close(self) -> None:
@@ -126,23 +126,20 @@ class LoadReporter:
 
     def _taken(self) -> tuple[Interval, Any]:
         services = self._services
-        runtime = services.runtime
-        now, cpu_ms = self._loop.time(), runtime.cpu_ms()
+        measured = self._clock.end()
         broker = services.metadata.image.brokers.get(services.node_id)
         interval = Interval(
             cluster_id=services.cluster_id,
             broker=services.node_id,
             broker_epoch=services.lease.broker_epoch,
             rack=None if broker is None else broker.rack,
-            sequence=self._sequence,
-            end_ms=runtime.now_ms(),
-            duration_ms=max(1, round((now - self._begun) * 1000)),
+            sequence=measured.sequence,
+            end_ms=services.runtime.now_ms(),
+            duration_ms=measured.duration_ms,
             interval_ms=self._interval_ms,
-            cpu_ms=cpu_ms - self._cpu_begun_ms,
+            cpu_ms=measured.cpu_ms,
             dropped=self._dropped.value,
         )
-        self._sequence += 1
-        self._begun, self._cpu_begun_ms = now, cpu_ms
         return interval, taken(services.replicas)
 
     def _next(self) -> None:

@@ -241,7 +241,7 @@ class BrokerHalf:
         # recovered.
         parts.add("replicas", partial(_stop, replicas))
         recovery = replicas.logs.recovery
-        recovery.when_begun(lambda: self._control.recovery_began(recovery.progress()))
+        recovery.when_begun(lambda: self._control.recovery_began(recovery.progress.so_far()))
         replicas.start()
         parts.add("ISR expiration", replicas.isr_expiration.stop)
         replicas.isr_expiration.start()

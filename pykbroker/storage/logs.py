@@ -76,8 +76,6 @@ class Logs:
         self._on_directory_failure = on_directory_failure
         self._assignments = assignments if assignments is not None else NoAssignments()
         self._handles: dict[tuple[str, int], LogHandle] = {}
-        # Folders in which a truncation still works, although the replica is gone.
-        self._leaving: set[tuple[str, int]] = set()
         self._started = False
         self._missing = MissingRecords(runtime)
         #: requests wait here for data that is not in memory
@@ -140,7 +138,7 @@ class Logs:
         handle = LogHandle(topic, index, topic_id, self, is_new=self._started)
         self._handles[topic, index] = handle
         log_dir = self.directories.holding(topic, index)
-        if (topic, index) in self._leaving:
+        if self.truncations.occupies(topic, index):
             # The folder of that name still belongs to its predecessor.
             handle.await_recovery()
         elif log_dir is not None and log_dir.is_unrecovered(topic, index):
@@ -157,24 +155,21 @@ class Logs:
         self.moves.removed(handle)
         log = handle.release()
         self.recovery.forget(lambda other: other is handle)
-        key = handle.topic, handle.index
-        if key in self._leaving:
-            return  # it waited for its name and has no folder
-        if handle in self.truncations:
-            self._leaving.add(key)
-        self.truncations.when_ended(handle, partial(self._delete, *key, log, delay_ms))
+        topic, index = handle.topic, handle.index
+        if not self.truncations.occupies(topic, index):
+            self.truncations.when_ended(handle, partial(self._delete, topic, index, log, delay_ms))
+        # Otherwise the replica waited for the folder of its predecessor and has none.
 
     def _delete(self, topic: str, index: int, log: PartitionLog | None, delay_ms: int) -> None:
         """Delete the folder of a replica that is gone."""
         log_dir = self.directories.holding(topic, index)
         if log_dir is not None:
             self.directories.delete(log_dir, topic, index, log, delay_ms)
-        if (topic, index) in self._leaving:
-            self._leaving.discard((topic, index))
-            successor = self.find(topic, index)
-            if successor is not None and successor.recovering:
-                successor.recovered()
-                self.opener.add_new(successor)
+        # A truncation may have held up the deletion until there was a new replica of that name.
+        successor = self.find(topic, index)
+        if successor is not None and successor.recovering:
+            successor.recovered()
+            self.opener.add_new(successor)
 
     def start(self) -> None:
         """Set aside folders that the metadata does not know, and begin to recover logs without a clean stop. Call it

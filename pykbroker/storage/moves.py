@@ -22,10 +22,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.runtime.workers import WorkerDied
+from pykbroker.storage.copy_pace import CopyPace
 from pykbroker.storage.directories import Directories, ReplicaDescription
+from pykbroker.storage.future_copy import FutureCopy
 from pykbroker_log import names
 from pykbroker_log.copying import Copied, Target, bytes_from, copy_stretch, is_copy, stretch
-from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
+from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -50,44 +52,31 @@ TRIES = 3
 
 
 class Move:
-    """The move of one replica. `end_offset` is the end of the copy, None if it has to begin anew."""
+    """The move of one replica."""
 
     __slots__ = (
         "assigned",
         "busy",
+        "copy",
         "doomed",
-        "end_offset",
-        "folder",
         "gaps_are_noted",
         "generation",
         "handle",
-        "is_clean",
         "is_over",
-        "is_pristine",
         "last_bytes",
         "log",
-        "must_look",
-        "size_bytes",
         "source",
         "target",
         "tries",
     )
 
-    def __init__(self, handle: LogHandle, source: LogDir, target: LogDir, folder: str, *, must_look: bool) -> None:
+    def __init__(self, handle: LogHandle, source: LogDir, target: LogDir, copy: FutureCopy) -> None:
         self.handle = handle
         self.source = source
         self.target = target
-        #: the copy's path
-        self.folder = folder
-        #: True while the content of the folder is unknown
-        self.must_look = must_look
-        #: True if nothing was ever written there
-        self.is_pristine = not must_look
+        self.copy = copy
         self.log: PartitionLog | None = None
         self.generation = -1
-        self.end_offset: int | None = None
-        self.size_bytes = 0
-        self.is_clean = False
         #: True when the copy's directory has a durable note that the log has gaps
         self.gaps_are_noted = False
         self.last_bytes = LAST_BYTES
@@ -107,9 +96,7 @@ class Move:
     def offset_lag(self) -> int:
         """The number of offsets that the copy lags, -1 while that is unknown."""
         log = self.handle.log
-        if log is None:
-            return -1
-        return log.log_end_offset - (self.end_offset if self.end_offset is not None else log.log_start_offset)
+        return -1 if log is None else self.copy.offset_lag(log.log_start_offset, log.log_end_offset)
 
 
 class DirectoryAssignments(Protocol):
@@ -173,10 +160,7 @@ class Moves:
         self._waiting: deque[Move] = deque()
         self._busy: set[asyncio.Future[Copied]] = set()
         self._failed = 0
-        # The time of the loop's clock at which the throttle lets the next stretch begin, and the rate it was computed
-        # with.
-        self._free_at = 0.0
-        self._rate = MAX_INT64
+        self._pace = CopyPace(lambda: runtime.loop.time())
         self._timer: asyncio.TimerHandle | None = None
         self._closed = True
         name = "kafka.server:type=ReplicaAlterLogDirsManager,name="
@@ -238,7 +222,7 @@ class Moves:
         """Move a replica, or go on with its move: a copy in `target` from an earlier run is used if it is valid."""
         found = (handle.topic, handle.index) in target.folders.futures
         folder = target.folders.future_path(handle.topic, handle.index, self._runtime.random.randbytes(16))
-        move = Move(handle, source, target, folder, must_look=found)
+        move = Move(handle, source, target, FutureCopy(folder, must_look=found))
         self._moves[handle] = move
         if (log := handle.log) is not None:
             # The copied segments must stay, so no compaction during the move.
@@ -270,7 +254,7 @@ class Moves:
         for move in self._moves.values():
             if move.target is log_dir:
                 handle = move.handle
-                yield ReplicaDescription(handle.topic, handle.index, move.size_bytes, move.offset_lag, True)
+                yield ReplicaDescription(handle.topic, handle.index, move.copy.size_bytes, move.offset_lag, True)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -322,15 +306,10 @@ class Moves:
 
     def reconfigure(self) -> None:
         """Apply a changed throttle, also to the bytes that are copied already."""
-        rate = max(1, self._throttle())
-        if rate != self._rate:
-            now = self._runtime.loop.time()
-            self._free_at = now + max(0.0, self._free_at - now) * self._rate / rate
-            self._rate = rate
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-                self._schedule()
+        if self._pace.change(max(1, self._throttle())) and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._schedule()
 
     # -- one after the other ------------------------------------------------------------------------------------------
 
@@ -345,15 +324,13 @@ class Moves:
 
     def _schedule(self) -> None:
         if self._timer is None and not self._closed:
-            self._timer = self._runtime.loop.call_later(
-                max(0.0, self._free_at - self._runtime.loop.time()), self._go_on
-            )
+            self._timer = self._runtime.loop.call_later(self._pace.wait_seconds, self._go_on)
 
     def _go_on(self) -> None:
         self._timer = None
         most = self._threads()
         while self._waiting and len(self._busy) < (most or len(list(self._directories))):
-            if self._free_at > self._runtime.loop.time():
+            if self._pace.wait_seconds > 0:
                 self._schedule()
                 return
             self._step(self._waiting.popleft())
@@ -371,7 +348,8 @@ class Moves:
             return
         log = move.handle.open()
         if move.log is not log or move.generation != log.files.generation:
-            move.log, move.generation, move.end_offset = log, log.files.generation, None
+            move.log, move.generation = log, log.files.generation
+            move.copy.begin_anew()
         cleaned = move.source.checkpoints.cleaner_offset(log)
         if cleaned is not None and not move.gaps_are_noted:
             # A start after a crash must not take the copy's gaps for a loss.
@@ -379,21 +357,24 @@ class Moves:
             move.target.checkpoints.set_cleaner_offset(log, cleaned)
             self._go_on_after(move, move.target.checkpoints.prepare_cleaner_offsets())
             return
-        if move.must_look:
-            move.must_look = False
+        copy = move.copy
+        if copy.must_look:
+            copy.must_look = False
             self._copy(move, None, 0)
             return
-        if move.end_offset is not None and move.end_offset < log.log_start_offset:
+        if copy.end_offset is not None and copy.end_offset < log.log_start_offset:
             # Retention has deleted records that were not copied yet.
-            move.end_offset = None
-        if move.end_offset is None:
-            self._copy(move, log.log_start_offset, self._stretch_bytes())
+            copy.begin_anew()
+        # With a throttle, copy the bytes of one second.
+        most_bytes = min(STRETCH_BYTES, self._pace.bytes_per_second)
+        if copy.end_offset is None:
+            self._copy(move, log.log_start_offset, most_bytes)
             return
-        left = bytes_from(log, move.end_offset)
+        left = bytes_from(log, copy.end_offset)
         if left > move.last_bytes:
             if left < MOST_LAST_BYTES:
                 move.last_bytes = min(2 * move.last_bytes, MOST_LAST_BYTES)
-            self._copy(move, move.end_offset, self._stretch_bytes())
+            self._copy(move, copy.end_offset, most_bytes)
         elif move.assigned:
             self._finish(move, log)
         elif move.assigned is None:
@@ -404,22 +385,18 @@ class Moves:
         move.assigned = True
         self._wait_on(move)
 
-    def _stretch_bytes(self) -> int:
-        """With a throttle, copy the bytes of one second."""
-        return min(STRETCH_BYTES, self._rate)
-
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def _target_of(self, move: Move) -> Target:
         handle = move.handle
         assert move.log is not None
         return Target(
-            move.folder,
+            move.copy.folder,
             handle.topic,
             handle.index,
             handle.topic_id,
             self._view.topic_config(handle.topic),
-            move.is_clean,
+            move.copy.is_clean,
             move.target.checkpoints.durable_end(handle.topic, handle.index),
             move.log.files.segments.is_gapless,
         )
@@ -429,21 +406,19 @@ class Moves:
         StorageError."""
         assert move.log is not None
         start, pieces = (0, []) if offset is None else stretch(move.log, offset, max_bytes)
-        begins_anew = offset is not None and move.end_offset is None and not (move.is_pristine and start == 0)
+        begins_anew = offset is not None and move.copy.has_other_records(start)
         future = self._runtime.run_apart(
             copy_stretch,
             self._target_of(move),
             start if begins_anew else None,
             pieces,
             self._runtime.now_ms(),
-            on_progress=self._spend,
+            on_progress=self._pace.spend,
         )
-        move.busy, move.is_clean, move.is_pristine = True, False, False
+        move.busy = True
+        move.copy.is_being_written()
         self._busy.add(future)
         future.add_done_callback(lambda done: self._copied(move, offset is None, done))
-
-    def _spend(self, count: int) -> None:
-        self._free_at = max(self._free_at, self._runtime.loop.time()) + count / self._rate
 
     def _copied(self, move: Move, looked: bool, done: asyncio.Future[Copied]) -> None:
         move.busy = False
@@ -462,18 +437,17 @@ class Moves:
         # After a crash the move goes on from here.
         move.target.checkpoints.note_durable_end(move.handle.topic, move.handle.index, copied.end_offset)
         self._directories.checkpoint(move.target)
-        move.is_clean = True
-        move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
+        move.copy.was_written(copied.end_offset, copied.size_bytes)
         if not looked:
             move.tries = 0
         elif move.generation != move.log.files.generation or not is_copy(move.log, copied):
-            move.end_offset = None
+            move.copy.begin_anew()
         self._wait(move)
 
     def _stumbled(self, move: Move, error: BaseException) -> None:
         assert move.log is not None
         # It is unknown how far the worker got.
-        move.must_look = True
+        move.copy.must_look = True
         move.tries += 1
         if isinstance(error, OSError):
             # An error of a worker names its directory, except after a SIGBUS. A worker maps only the copy.

@@ -1,7 +1,7 @@
 """Logs without a clean stop: recovered one by one in worker processes while the node serves.
 
-Responsible for which log is next, how many run at once (`num.recovery.threads.per.data.dir`), failed jobs, and progress
-in the log and in Apache Kafka's metrics. Not responsible for the work itself (pykbroker_log.recovery_job), nor for
+Responsible for which log is next, how many run at once (`num.recovery.threads.per.data.dir`), and failed jobs. Not
+responsible for the work itself (pykbroker_log.recovery_job), for showing the progress (recovery_report.py), nor for
 opening logs that need no recovery (logs.py).
 
 Until its log is recovered, a partition answers NOT_LEADER_OR_FOLLOWER and its coordinator COORDINATOR_LOAD_IN_PROGRESS,
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.runtime.workers import WorkerDied
 from pykbroker.storage.log_handle import LogHandle
+from pykbroker.storage.recovery_report import RecoveryReport
 from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -49,8 +50,6 @@ SMALL_PER_JOB = 64
 DIRECT_LOGS = 16
 #: Folders that a thread looks at before it returns the first result.
 _LOOKS_AT_ONCE = 64
-#: Progress is logged at least every two seconds; this leaves a margin.
-_TELL_SECONDS = 1.5
 #: A full disk may have space again after this time.
 _RETRY_SECONDS = 10.0
 
@@ -179,7 +178,6 @@ class LogRecovery:
         """`unrecovered` returns a job's input for one log, `jobs` how many may run for one directory. `ready` is called
         with each log that can be opened from now on, `failed` with the error of each disk that fails."""
         self._runtime = runtime
-        self._metrics = metrics
         self._directories = directories
         self._unrecovered = unrecovered
         self._slots = jobs
@@ -188,8 +186,7 @@ class LogRecovery:
         # Logs that no thread has looked at yet.
         self._found: list[LogHandle] = []
         self._queues: dict[LogDir, _Directory] = {}
-        self._gauges: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self.progress = RecoveryReport(runtime, metrics, self._queues.values())
         # Parts of recoveries on threads, used if there are no workers.
         self._parts: set[asyncio.Future[int | list[Recovered]]] = set()
         self._begun = False
@@ -197,7 +194,6 @@ class LogRecovery:
         self._when_begun: Callable[[], None] = lambda: None
         self._looking = False
         self._stopped = False
-        self._started_at = 0.0
 
     # -- what is to be done -------------------------------------------------------------------------------------------
 
@@ -215,7 +211,7 @@ class LogRecovery:
         self._begun = True
         self._few = len(self._found) <= DIRECT_LOGS
         if self._found:
-            self._started_at = self._runtime.loop.time()
+            self.progress.begin()
             self._look_soon()
 
     def _look_soon(self) -> None:
@@ -258,15 +254,9 @@ class LogRecovery:
         self._when_begun()
         for directory in self._queues.values():
             if directory.logs_left and not directory.running:
-                logger.info(
-                    "Recovering the logs in %s, which was not shut down cleanly: %d logs, %s to check",
-                    directory.log_dir.path,
-                    directory.logs_left,
-                    _size(directory.bytes_left),
-                )
+                self.progress.log_begin(directory)
             self._fill(directory)
-        if self._timer is None and self._queues:
-            self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
+        self.progress.log_regularly()
 
     def _enter(self, handle: LogHandle, log_dir: LogDir, segments: list[int] | OSError) -> None:
         """Put a log into the queue of its directory."""
@@ -281,7 +271,7 @@ class LogRecovery:
         directory = self._queues.get(log_dir)
         if directory is None:
             directory = self._queues[log_dir] = _Directory(log_dir)
-            self._show(directory)
+            self.progress.show(directory, self._slots())
         directory.add(work)
         directory.bytes += work.total
 
@@ -303,17 +293,7 @@ class LogRecovery:
                 job.future.add_done_callback(partial(self._done, directory, slot, job))
         if not directory.logs_left and directory.log_dir in self._queues:
             del self._queues[directory.log_dir]
-            if not directory.log_dir.offline:
-                logger.info(
-                    "Recovered the logs in %s: %d logs, of which %d are empty, %s checked in %.1f s",
-                    directory.log_dir.path,
-                    directory.recovered,
-                    directory.empty,
-                    _size(directory.bytes),
-                    self._runtime.loop.time() - self._started_at,
-                )
-            if not self._queues:
-                self._hide()
+            self.progress.end(directory)
 
     def _logs_of(self, job: _Job) -> list[Unrecovered]:
         return [self._unrecovered(work.handle, work.log_dir) for work in job.works]
@@ -456,8 +436,7 @@ class LogRecovery:
         """Stop when the node stops. The next start recovers the rest. A few turns of the loop later no worker touches a
         log, and after `ended` no thread does."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.progress.stop()
         for directory in self._queues.values():
             for job in directory.running.values():
                 job.cancel()
@@ -472,47 +451,6 @@ class LogRecovery:
     def when_begun(self, callback: Callable[[], None]) -> None:
         """Set a callback that runs once, when it is known how much there is to recover in a directory."""
         self._when_begun = callback
-
-    def progress(self) -> tuple[int, int, int] | None:
-        """Return (bytes checked, bytes to check, logs left), None if there is nothing to recover."""
-        if not self._queues:
-            return None
-        total = sum(directory.bytes for directory in self._queues.values())
-        left = sum(directory.bytes_left for directory in self._queues.values())
-        return total - left, total, sum(directory.logs_left for directory in self._queues.values())
-
-    def _tell(self) -> None:
-        for directory in self._queues.values():
-            logger.info(
-                "Recovering the logs in %s: %d logs left, %s of %s left to check",
-                directory.log_dir.path,
-                directory.logs_left,
-                _size(directory.bytes_left),
-                _size(directory.bytes),
-            )
-        self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
-
-    def _show(self, directory: _Directory) -> None:
-        prefix = "kafka.log:type=LogManager,name="
-        tags = f",dir={directory.log_dir.path}"
-        self._gauge(f"{prefix}remainingLogsToRecover{tags}", lambda: directory.logs_left)
-        for slot in range(self._slots()):
-            self._gauge(
-                f"{prefix}remainingSegmentsToRecover{tags},threadNum={slot}", partial(directory.segments_left, slot)
-            )
-
-    def _gauge(self, name: str, read: Callable[[], float]) -> None:
-        self._metrics.gauge(name, read)
-        self._gauges.append(name)
-
-    def _hide(self) -> None:
-        """Remove the metrics, as in Apache Kafka, when there is nothing left to recover."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for name in self._gauges:
-            self._metrics.remove(name)
-        self._gauges.clear()
 
 
 def _unchecked(disk: Disk, folders: list[tuple[str, int]]) -> list[list[int] | OSError]:
@@ -533,7 +471,3 @@ def _part(parts: _Parts) -> int | list[Recovered]:
     except StopIteration as end:
         result: list[Recovered] = end.value
         return result
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 20):.1f} MiB"

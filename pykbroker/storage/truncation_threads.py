@@ -98,6 +98,10 @@ class TruncationThreads:
         """Return True if a thread works in the folder of the log."""
         return handle in self._threads
 
+    def occupies(self, topic: str, index: int) -> bool:
+        """Return True if a thread works in the folder of a replica that is gone (`when_ended`)."""
+        return any((handle.topic, handle.index) == (topic, index) for handle in self._afterwards)
+
     def when_ended(self, handle: LogHandle, callback: Callable[[], None]) -> None:
         """Call back when no thread works in the folder of the log, at once if none does."""
         if handle in self:

@@ -303,10 +303,10 @@ def test_a_thread_looks_how_much_there_is_to_check(monkeypatch: pytest.MonkeyPat
     before = len(world.disk.calls)
     world.loop.settle()
     assert len(world.disk.calls) == before
-    assert world.replicas.logs.recovery.progress() is None
+    assert world.replicas.logs.recovery.progress.so_far() is None
     world.delete("middle")
     threads.end_one()
-    assert world.replicas.logs.recovery.progress() is not None
+    assert world.replicas.logs.recovery.progress.so_far() is not None
     assert {name: world.replicas.get(name, 0).recovering for name in ("tiny", "small", "large")} == {
         "tiny": True,
         "small": True,
@@ -379,7 +379,7 @@ def test_progress_is_told_and_measured(caplog: pytest.LogCaptureFixture) -> None
     caplog.set_level(logging.INFO)
     world, workers = restarted(killed())
     total = sum(size for name in SIZES for _, size in world.disk.scan(f"d0/{name}-0") if _.endswith(".log"))
-    assert world.replicas.logs.recovery.progress() == (0, total, 4)
+    assert world.replicas.logs.recovery.progress.so_far() == (0, total, 4)
     gauges = {name: value for name, value in world.metrics.snapshot().items() if name.startswith(GAUGES)}
     assert gauges == {
         f"{GAUGES}LogsToRecover,dir=d0": 4,
@@ -393,10 +393,10 @@ def test_progress_is_told_and_measured(caplog: pytest.LogCaptureFixture) -> None
     lines = [message for message in caplog.messages if "logs left" in message]
     assert len(lines) >= 5
     assert lines[0].startswith("Recovering the logs in d0: 4 logs left, ")
-    assert world.replicas.logs.recovery.progress() == (1000, total, 4)
+    assert world.replicas.logs.recovery.progress.so_far() == (1000, total, 4)
     for name in ("tiny-0", "large-0", "small-0", "middle-0"):
         workers.end(name)
-    assert world.replicas.logs.recovery.progress() is None
+    assert world.replicas.logs.recovery.progress.so_far() is None
     assert not [name for name in world.metrics.snapshot() if name.startswith(GAUGES)]
     caplog.clear()
     world.loop.advance(10)
