@@ -61,17 +61,16 @@ say-%:
 
 COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
 
-# In variables: a comma would end the argument of a call.
-TEST_AND_LINT := .[test,lint]
-DEVELOPMENT := .[test,lint,unit,bench,pipeline]
+# What every environment of this directory has. The other packages of an environment are groups of pyproject.toml.
+EDITABLE := -e '.[tools]'
 # Names and versions of what the development environment consists of: `make constraints` writes it anew. Who installs
 # pykbroker for use is not bound by it.
 CONSTRAINTS := constraints.txt
 # $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds; when it may ask, it builds PySpark anew
-# each time. pip does it where uv is not to be had.
+# each time. pip does it where uv is not to be had; it knows groups from 25.1 on.
 uv = $(1) -m uv pip install -q --python $(1) $(2)
 into = { $(1) -m pip install -q uv && { $(call uv,$(1),--offline $(2)) 2>/dev/null || $(call uv,$(1),$(2)); }; } \
-	    || $(1) -m pip install -q $(2)
+	    || { $(1) -m pip install -q 'pip>=25.1' && $(1) -m pip install -q $(2); }
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -79,23 +78,24 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.install: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[tools]'
+	$(BIN)/python -m pip install -q $(EDITABLE)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
-	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '.[test]')
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) $(EDITABLE) --group test)
 	@touch $@ $(VENV)/.install
 
 # Small, and none of it needs a program beside Python: what `make quick` runs is chosen by it (tests/quick.py).
 $(VENV)/.unit: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
-	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '.[unit]')
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) $(EDITABLE) --group unit)
 	@touch $@ $(VENV)/.install
 
 # The newest versions that pyproject.toml allows, in an environment of their own, as names and versions.
 constraints: say-constraints | $(BIN)/python
 	$(BIN)/python -m pip install -q uv
 	rm -rf $(VENV)-constraints && $(PYTHON) -m venv $(VENV)-constraints
-	$(BIN)/python -m uv pip install -q --upgrade --python $(VENV)-constraints/bin/python -e '$(DEVELOPMENT)'
+	$(BIN)/python -m uv pip install -q --upgrade --python $(VENV)-constraints/bin/python \
+	    -e '.[tools,pipeline]' --group test --group lint --group bench
 	$(BIN)/python -m uv pip freeze -q --exclude-editable --python $(VENV)-constraints/bin/python >$(CONSTRAINTS)
 	rm -rf $(VENV)-constraints
 
@@ -105,12 +105,12 @@ $(VENV)/.collected: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
-	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '$(TEST_AND_LINT)')
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) $(EDITABLE) --group test --group lint)
 	@touch $@ $(VENV)/.test $(VENV)/.install
 
 $(VENV)/.bench: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[bench]'
-	@touch $@
+	$(call into,$(BIN)/python,$(EDITABLE) --group bench)
+	@touch $@ $(VENV)/.install
 
 $(VENV)/.pipeline: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[pipeline]'

@@ -87,4 +87,4 @@ def node(least: int) -> str:
 
 def python_package(name: str) -> None:
     if importlib.util.find_spec(name) is None:
-        pytest.skip(f"the Python package {name} is missing: pip install -e '.[test]'")
+        pytest.skip(f"the Python package {name} is missing: make test-env installs it")

@@ -17,3 +17,15 @@ def parsed(path: Path) -> ast.Module:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Return the dotted names of the import statements in a tree, also of those in functions: `a.b` for `import a.b`,
+    `a.b.c` for `from a.b import c`. Relative imports are left out."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found

@@ -1,9 +1,9 @@
-"""The run of `make quick`: the tests that need no package beyond the extra `unit`, and no more than a moment.
+"""The run of `make quick`: the tests that need no package beyond the group `unit`, and no more than a moment.
 
 Two rules choose the tests, and no list is kept by hand. An expression of pytest in the Makefile leaves out tests with
 the mark `slow` or `long`. This plugin leaves out tests that import other packages than the dependencies, the extra
-`unit`, and the packages that come with these. In a larger environment it hides such packages, so that every environment
-runs the same tests. At the end it counts the tests that were left out, by package.
+`tools`, the group `unit`, and the packages that come with these. In a larger environment it hides such packages, so
+that every environment runs the same tests. At the end it counts the tests that were left out, by package.
 
 It does not look for programs. A test that needs one skips and names it, as in every run.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -26,28 +25,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from testkit import timing
+from testkit.project import DEPENDENCIES, EXTRAS, of_group
 from testkit.skips import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRA = "unit"
+GROUP = "unit"
 #: A test that takes longer is named at the end. The house marks it `slow` from a quarter of a second on, and a busy
 #: machine takes its time: this is four times as much.
 LONG_S = 1.0
 
 
-def of_the_project(extra: str) -> list[Requirement]:
-    """Return what pyproject.toml asks for with an extra and with the extras of the project that this one names.
-
-    The installed metadata may be of an earlier version of pyproject.toml, so it is not asked.
-    """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found: list[Requirement] = [Requirement(text) for text in project["dependencies"]]
-    for requirement in map(Requirement, project["optional-dependencies"][extra]):
-        if canonicalize_name(requirement.name) != canonicalize_name(project["name"]):
-            found.append(requirement)
-        else:
-            found += [one for other in sorted(requirement.extras) for one in of_the_project(other)]
-    return found
+def of_the_project() -> list[Requirement]:
+    """Return what pyproject.toml asks for in the environment of `make quick`."""
+    return [Requirement(text) for text in (*DEPENDENCIES, *EXTRAS["tools"], *of_group(GROUP))]
 
 
 def needed(requirements: Iterable[Requirement]) -> set[str]:
@@ -178,7 +168,7 @@ class Quick:
                 terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
         if not self.left_out:
             return
-        terminalreporter.section("left out: files and tests that need a package beyond the extra `unit`")
+        terminalreporter.section("left out: files and tests that need a package beyond the group `unit`")
         for package, count in self.left_out.most_common():
             terminalreporter.write_line(f"{count:5d}  {package}")
 
@@ -194,5 +184,5 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hide packages only now, when the plugins of other packages are loaded, and the conftest is done."""
     # Only `make test` needs the time of each folder, which takes three looks into /proc for each test.
     config.pluginmanager.unregister(name=timing.NAME)
-    sys.meta_path.insert(0, Hide(hidden(packages_distributions(), needed(of_the_project(EXTRA)))))
+    sys.meta_path.insert(0, Hide(hidden(packages_distributions(), needed(of_the_project()))))
     config.pluginmanager.register(Quick(), "quick")

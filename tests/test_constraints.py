@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from testkit.project import DEPENDENCIES, GROUPS, requirements
+
 ROOT = Path(__file__).resolve().parents[1]
 LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-#: The extras of the development environment, in addition to the dependencies of every installation.
-EXTRAS = ("tools", "test", "lint", "unit", "bench", "pipeline")
+#: The extras of the development environment, in addition to its groups and to the dependencies of every installation.
+WITH_EXTRAS = ("tools", "pipeline")
+ASKED = {"": DEPENDENCIES, **{name: requirements()[name] for name in (*WITH_EXTRAS, *GROUPS)}}
 
 
 def pinned() -> dict[str, str]:
@@ -26,13 +27,10 @@ def test_there_are_names_and_versions_alone() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("extra", ["", *EXTRAS])
-def test_each_requirement_has_a_version_that_it_allows(extra: str) -> None:
-    asked = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+@pytest.mark.parametrize("name", ASKED)
+def test_each_requirement_has_a_version_that_it_allows(name: str) -> None:
     versions = pinned()
-    for requirement in map(Requirement, asked):
-        if requirement.name == PROJECT["name"]:
-            continue  # an extra that has the packages of another one, which is looked at by itself
+    for requirement in map(Requirement, ASKED[name]):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             version = versions.get(canonicalize_name(requirement.name))
             assert version is not None, f"{requirement.name} is not there: make constraints"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-from tests.parsed import parsed
+from testkit.project import DEPENDENCIES, EXTRAS, requirements
+from tests.parsed import imported, parsed
 from tests.test_house import MODULES
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
 PRODUCT = [ROOT / folder for folder in ("pykbroker", "wire/pykbroker_wire", "log/pykbroker_log", "raft/pykbroker_raft")]
 #: The beginning of modules -> packages that they may import beside those of pyproject's `dependencies`.
@@ -27,7 +26,7 @@ MAY_IMPORT = {
     "pykbroker.testing.pykbroker_container": {"testcontainers"},
     "pykbroker.testing.pytest_plugin": {"pytest"},
 }
-#: extra -> where it is for
+#: extra or group -> where it is for
 FOLDERS = {
     "tools": ["pykbroker/tools"],
     "balance": ["pykbroker"],
@@ -59,12 +58,10 @@ def imports(folders: list[Path]) -> set[str]:
         for path in folder.rglob("*.py") if folder.is_dir() else [folder]:
             if path.parent.name in ("messages", "stored"):
                 continue
-            for node in ast.walk(parsed(path)):
-                if isinstance(node, ast.Import):
-                    found.update(alias.name for alias in node.names)
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.update(f"{node.module}.{alias.name}" for alias in node.names)
-                elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "importorskip":
+            tree = parsed(path)
+            found |= imported(tree)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "importorskip":
                     found.update(str(ast.literal_eval(argument)) for argument in node.args)
     return found
 
@@ -85,9 +82,9 @@ def foreign(imported: set[str]) -> set[str]:
 @pytest.mark.slow
 def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> None:
     third_party = foreign(imports(PRODUCT))
-    wanted = names(PROJECT["dependencies"])
+    wanted = names(DEPENDENCIES)
     # The packages of the parts for users' tests, and those of an extra.
-    optional = {"pytest", "testcontainers", "numpy", *names(PROJECT["optional-dependencies"]["tools"])}
+    optional = {"pytest", "testcontainers", "numpy", *names(EXTRAS["tools"])}
     assert distributions(third_party) - optional == wanted
     private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]
     assert not private, "another release may not have them"
@@ -96,7 +93,7 @@ def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> Non
 @pytest.mark.slow
 def test_only_the_tools_import_the_packages_of_the_tools() -> None:
     """Wherever the import statement stands. Only the program (`__main__`) imports the tools."""
-    base = names(PROJECT["dependencies"])
+    base = names(DEPENDENCIES)
     wrong, programs = {}, set()
     for module, path in MODULES.items():
         imported = imports([path])
@@ -115,8 +112,13 @@ def test_only_the_tools_import_the_packages_of_the_tools() -> None:
 @pytest.mark.parametrize("extra", sorted(FOLDERS))
 def test_each_dependency_of_an_extra_is_imported_where_it_is_for(extra: str) -> None:
     imported = distributions(imports([ROOT / folder for folder in FOLDERS[extra]]))
-    assert names(PROJECT["optional-dependencies"][extra]) - BY_NAME <= imported
+    assert names(requirements()[extra]) - BY_NAME <= imported
 
 
 def test_every_extra_is_looked_at() -> None:
-    assert PROJECT["optional-dependencies"].keys() - {"lint"} == FOLDERS.keys()
+    assert requirements().keys() - {"lint"} == FOLDERS.keys()
+
+
+def test_what_only_developers_need_is_no_extra() -> None:
+    """Metadata of a wheel has the extras, and users take each of them for something that they can install."""
+    assert EXTRAS.keys() == {"tools", "pytest", "testcontainers", "balance", "spark", "pipeline"}

@@ -71,15 +71,15 @@ def test_another_error_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_package_comes_with_what_it_needs() -> None:
-    needed = quick.needed(quick.of_the_project(quick.EXTRA))
+    needed = quick.needed(quick.of_the_project())
     # hypothesis needs sortedcontainers, and no line of pyproject.toml says so
     assert {"pytest", "hypothesis", "sortedcontainers", "lz4"} <= needed
     assert not needed & {"pyspark", "py4j", "duckdb", "testcontainers"}
 
 
 def test_extras_of_the_project_are_read_from_its_file() -> None:
-    names = {requirement.name for requirement in quick.of_the_project(quick.EXTRA)}
-    assert {"click", "kafka-python", "rich"} <= names
+    names = {requirement.name for requirement in quick.of_the_project()}
+    assert {"click", "kafka-python", "rich", "pytest"} <= names
     assert "pykbroker" not in names
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.parsed import parsed
+from tests.parsed import imported, parsed
 
 ROOT: Final = Path(__file__).parents[1]
 #: (importing file or folder, what it imports) and the reason why that is not in testkit/.
@@ -18,18 +17,11 @@ APART: Final = {
 }
 
 
-def imported(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            whole = ((ROOT / node.module.replace(".", "/") / f"{alias.name}.py").is_file() for alias in node.names)
-            found.update(
-                f"{node.module}.{alias.name}" if is_module else node.module
-                for alias, is_module in zip(node.names, whole, strict=True)
-            )
-    return found
+def module_of(name: str) -> str:
+    """Return the module that has an imported name, or the name if it is a module."""
+    module, _, _ = name.rpartition(".")
+    is_name_in_module = (ROOT / f"{module.replace('.', '/')}.py").is_file()
+    return module if is_name_in_module else name
 
 
 @pytest.mark.slow
@@ -39,7 +31,7 @@ def test_they_share_the_testkit_alone() -> None:
         (path.relative_to(ROOT).as_posix(), module)
         for folder in folders
         for path in (ROOT / folder).rglob("*.py")
-        for module in imported(path)
+        for module in map(module_of, imported(parsed(path)))
         if module.partition(".")[0] in folders - {folder, "testkit"}
     }
     used = {

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from tests.parsed import parsed
+from tests.parsed import imported, parsed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -36,14 +36,9 @@ def sources(layer: str) -> list[pathlib.Path]:
     return sorted(path for path in PACKAGES[layer].rglob("*.py") if path.parent.name not in ("messages", "stored"))
 
 
-def imported(tree: ast.AST) -> set[str]:
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.split(".")[0])
-    return names
+def packages_of(tree: ast.AST) -> set[str]:
+    """Return the packages that a module imports."""
+    return {name.partition(".")[0] for name in imported(tree)}
 
 
 def calls_open(tree: ast.AST) -> bool:
@@ -57,7 +52,7 @@ def calls_open(tree: ast.AST) -> bool:
 @pytest.mark.parametrize("layer", sorted(PACKAGES))
 def test_lower_layers_know_neither_time_nor_chance(layer: str) -> None:
     for path in sources(layer):
-        forbidden = imported(parsed(path)) & NEVER
+        forbidden = packages_of(parsed(path)) & NEVER
         if layer == "raft":
             # Randomness is passed in as a `random.Random`, whose type must be imported.
             forbidden -= {"random"}
@@ -70,14 +65,14 @@ def test_one_door_to_the_disk(layer: str) -> None:
         if path.parent.name == DOOR:
             continue
         tree = parsed(path)
-        forbidden = imported(tree) & ONLY_IN_DISK
+        forbidden = packages_of(tree) & ONLY_IN_DISK
         assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
         assert not calls_open(tree), f"{path.relative_to(ROOT)} calls open()"
 
 
 def test_log_knows_only_wire() -> None:
     for path in sources("log"):
-        ours = {name for name in imported(parsed(path)) if name.startswith("pykbroker")}
+        ours = {name for name in packages_of(parsed(path)) if name.startswith("pykbroker")}
         assert ours <= {"pykbroker_wire", "pykbroker_log"}, path
 
 

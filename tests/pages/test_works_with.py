@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from testkit.console import page
 from testkit.nodes.processes import ROOT
+from testkit.project import DEPENDENCIES, requirements
 
 NOT_TRIED = "not tried"
 Row = tuple[str, str, str, str]
@@ -28,12 +28,7 @@ def versions(file: str) -> set[tuple[str, str]]:
     text = (ROOT / file).read_text(encoding="utf-8")
     name = Path(file).name
     if name == "pyproject.toml":
-        project = tomllib.loads(text)["project"]
-        asked = [
-            *project["dependencies"],
-            *(one for extra in project["optional-dependencies"].values() for one in extra),
-        ]
-        return set(map(split, asked))
+        return set(map(split, [*DEPENDENCIES, *(one for asked in requirements().values() for one in asked)]))
     if name == "requirements.txt":
         return {split(line) for line in text.splitlines() if line and not line.startswith("#")}
     if name == "package.json":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -12,6 +11,7 @@ import pytest
 
 from pipeline import session
 from pipeline.config import Config, LakeConfig
+from testkit.project import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 ON_S3 = "s3a://bucket/lake"
@@ -86,5 +86,4 @@ def test_the_documented_commands_name_the_packages() -> None:
     for page in ("docs/pipeline.md", "spark/README.md"):
         assert session.PACKAGES in (ROOT / page).read_text(encoding="utf-8")
     assert f"{session.PACKAGES},{session.OBJECT_STORE}\n" in (ROOT / "docs/pipeline.md").read_text(encoding="utf-8")
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert f"delta-spark=={session.DELTA}" in wanted["pipeline"]
+    assert f"delta-spark=={session.DELTA}" in EXTRAS["pipeline"]
