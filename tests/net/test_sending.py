@@ -21,9 +21,10 @@ from pykbroker.net.replies import AnswerBuffers
 from pykbroker.runtime import OsRuntime
 from pykbroker.tls.handshakes import Handshakes
 from pykbroker.tls.principal_mapping import PrincipalMapper
-from pykbroker.tls.tls_layer import PIECE_BYTES, TlsLayer
+from pykbroker.tls.tls_layer import TlsLayer
 from pykbroker.tls.tls_listener import TlsListener
 from pykbroker.tls.tls_server import TlsServer
+from pykbroker.tls.tls_writer import PIECE_BYTES
 from pykbroker_log.disk import Region
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsRegion

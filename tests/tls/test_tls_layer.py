@@ -22,9 +22,10 @@ from pykbroker.runtime import Runtime
 from pykbroker.security.peer_session import PeerSession
 from pykbroker.tls.handshakes import RUNNING_AT_ONCE, Handshakes, Side
 from pykbroker.tls.principal_mapping import PrincipalMapper
-from pykbroker.tls.tls_layer import HANDSHAKE_BYTES, TlsLayer
+from pykbroker.tls.tls_layer import TlsLayer
 from pykbroker.tls.tls_listener import TlsListener
 from pykbroker.tls.tls_server import TlsServer
+from pykbroker.tls.tls_stream import HANDSHAKE_BYTES, TlsStream
 from testkit.certificates import client_context, client_identity, node_identity
 from tests.net.fakes import FakeLoop, FakeTransport, frame
 
@@ -322,7 +323,7 @@ def test_a_bound_smaller_than_one_answer_stops_nothing(contexts: Contexts) -> No
 )
 def test_a_peer_without_tls_costs_no_tls(contexts: Contexts, plain: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(*contexts)
-    monkeypatch.setattr(TlsLayer, "_begin", lambda layer: pytest.fail("a TLS object was made"))
+    monkeypatch.setattr(TlsStream, "begin", lambda stream: pytest.fail("a TLS object was made"))
     pair.feed(plain)
     above = cast(Above, pair.above)
     assert len(above.reasons) == 1

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.net.sending import Sendable, SendQueue
-from pykbroker.tls.tls_layer import PIECE_BYTES
+from pykbroker.tls.tls_writer import PIECE_BYTES
 from pykbroker_log.disk import Region
 from testkit.certificates import client_context
 from tests.tls.key_updates import ClientRecords, logging_keys
