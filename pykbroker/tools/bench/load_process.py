@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.tools.bench.load_plan import LoadPlan, LoadTold, contents, due_ns, due_of, marked
+from pykbroker.tools.cluster.client_failure import flush
 from pykbroker.tools.cluster.client_properties import python_settings
 
 if TYPE_CHECKING:
@@ -105,14 +106,7 @@ class _Producing:
                 continue
             future.add_both(self._answered, since)
             progress.tell(told.records)
-        from kafka.errors import UnknownError
-
-        try:
-            self._producer.flush()
-        except UnknownError:
-            # kafka-python's flush raises it when a batch was too large and was split, although its parts are still
-            # being sent.
-            pass
+        flush(self._producer)
         for _ in range(self._most):
             self._room.acquire()
         told.ended_ns = time.monotonic_ns()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
@@ -11,36 +11,23 @@ from pykbroker.tools.cluster.asked_cluster import AskedCluster
 from pykbroker.tools.cluster.failure import check
 
 ANY_ACL: Final = AclFilter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+#: The operations that each role needs on its resources, as in Apache Kafka's kafka-acls.
+ROLES: Final = {
+    "producer": {
+        Resource.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
+        Resource.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    },
+    "consumer": {Resource.TOPIC: (Operation.READ, Operation.DESCRIBE), Resource.GROUP: (Operation.READ,)},
+}
 
 
 def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
     """Return the ACLs that match a filter, in the order of the answer. Raises AskFailed."""
     from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-    request = DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.resource_name,
-        pattern_type_filter=wanted.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission_type,
-    )
-    answer = cluster.ask(request, DescribeAclsResponse)
+    answer = cluster.ask(DescribeAclsRequest(**_filter_fields(wanted)), DescribeAclsResponse)
     check(answer.error_code, answer.error_message)
-    return [
-        Acl(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            one.principal,
-            one.host,
-            one.operation,
-            one.permission_type,
-        )
-        for resource in answer.resources
-        for one in resource.acls
-    ]
+    return [_acl(resource, one) for resource in answer.resources for one in resource.acls]
 
 
 def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
@@ -67,32 +54,37 @@ def delete(cluster: AskedCluster, unwanted: Sequence[AclFilter]) -> list[Acl]:
     """Delete every ACL that matches one of the filters, and return the deleted ACLs. Raises AskFailed."""
     from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
-    filters = [
-        DeleteAclsFilter(
-            resource_type_filter=one.resource_type,
-            resource_name_filter=one.resource_name,
-            pattern_type_filter=one.pattern_type,
-            principal_filter=one.principal,
-            host_filter=one.host,
-            operation=one.operation,
-            permission_type=one.permission_type,
-        )
-        for one in unwanted
-    ]
+    filters = [DeleteAclsFilter(**_filter_fields(one)) for one in unwanted]
     found = []
     for row in cluster.ask_controller(DeleteAclsRequest(filters=filters), DeleteAclsResponse).filter_results:
         check(row.error_code, row.error_message)
         for one in row.matching_acls:
             check(one.error_code, one.error_message)
-            found.append(
-                Acl(
-                    one.resource_type,
-                    one.resource_name,
-                    one.pattern_type,
-                    one.principal,
-                    one.host,
-                    one.operation,
-                    one.permission_type,
-                )
-            )
+            found.append(_acl(one, one))
     return found
+
+
+def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
+    """Return the fields that both messages with filters have."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.resource_name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission_type,
+    }
+
+
+def _acl(resource: Any, rule: Any) -> Acl:
+    """Return the ACL of a row. One answer has the resource and the rule in two rows, the other in one."""
+    return Acl(
+        resource.resource_type,
+        resource.resource_name,
+        resource.pattern_type,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission_type,
+    )

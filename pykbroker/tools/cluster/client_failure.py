@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pykbroker.tools.cluster.failure import STANDARD, AskFailed, exception_name
 from pykbroker_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+
+def flush(producer: KafkaProducer) -> None:
+    """Flush the producer. kafka-python raises UnknownError when a batch was too large and was split, although the parts
+    are still being sent, so the caller must wait for the outcome of each record."""
+    from kafka.errors import UnknownError
+
+    try:
+        producer.flush()
+    except UnknownError:
+        pass
 
 
 def failure_of(error: Exception) -> AskFailed:

@@ -47,6 +47,8 @@ class ConfigChange(IntEnum):
 
 #: the kind of a resource and its name; a broker's name is its id, or empty for the default of all brokers
 ResourceName: TypeAlias = tuple[ResourceKind, str]
+#: key -> the kind of its change, and the value (None to delete)
+ConfigChanges: TypeAlias = Mapping[str, tuple[ConfigChange, str | None]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -108,9 +110,13 @@ def described(
     return found
 
 
-def alter(
-    cluster: AskedCluster, resource: ResourceName, changes: Mapping[str, tuple[ConfigChange, str | None]]
-) -> None:
+def changes_of(assigned: Mapping[str, str | None], deleted: Iterable[str] = ()) -> ConfigChanges:
+    """Return the changes that set these values. A value of None is deleted, and so are the keys of `deleted`."""
+    values = {**assigned, **dict.fromkeys(deleted)}
+    return {key: (ConfigChange.DELETE if text is None else ConfigChange.SET, text) for key, text in values.items()}
+
+
+def alter(cluster: AskedCluster, resource: ResourceName, changes: ConfigChanges) -> None:
     """Change configurations of a resource. `changes`: key -> the kind of the change, and the value (None to delete)."""
     from pykbroker_wire.messages.incremental_alter_configs import (
         AlterableConfig,

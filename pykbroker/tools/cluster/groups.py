@@ -22,14 +22,6 @@ _NEWEST_OFFSETS = 9
 
 @dataclass(slots=True, frozen=True)
 class GroupListing:
-    id: str
-    #: "Classic" or "Consumer"
-    type: str
-    state: str
-
-
-@dataclass(slots=True, frozen=True)
-class GroupOfAnyType:
     """A group of consumers, of Connect's workers, of a share or of streams."""
 
     id: str
@@ -75,16 +67,14 @@ class KnownOffset:
 def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
     """Return the consumer groups of every broker. `states` and `types` restrict the result, in the protocol's words."""
     return [
-        GroupListing(group.id, group.type, group.state)
+        group
         for group in of_all_types(cluster, states=states, types=types)
         # Groups of other protocols (Connect's workers) are not consumer groups.
         if group.protocol in ("", "consumer") and group.type in ("Classic", "Consumer")
     ]
 
 
-def of_all_types(
-    cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
-) -> list[GroupOfAnyType]:
+def of_all_types(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
     """Return the groups of every broker. `states` and `types` restrict the result, in the protocol's words."""
     from pykbroker_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -101,7 +91,7 @@ def of_all_types(
             return answer
 
         found += [
-            GroupOfAnyType(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
+            GroupListing(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
             for row in cluster.settled(attempt).groups
         ]
     return found
@@ -112,6 +102,20 @@ def described(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, GroupDescr
     wanted = list(dict.fromkeys(ids))
     coordinators = cluster.coordinators(wanted)
     return {group: _described(cluster, group, coordinators[group]) for group in wanted}
+
+
+def active_states(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, str | None]:
+    """Return the state of each group that has members, whose offsets cannot be set. It is None for other groups, also
+    for a group that does not exist yet, because its first offset creates it. Raises AskFailed."""
+    states: dict[str, str | None] = {}
+    for group, found in described(cluster, ids).items():
+        if isinstance(found, AskFailed):
+            if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise found
+            states[group] = None
+        else:
+            states[group] = None if found.state in ("Empty", "Dead") else found.state
+    return states
 
 
 def _described(cluster: AskedCluster, group: str, node: int) -> GroupDescription | AskFailed:

@@ -48,7 +48,7 @@ def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[Pa
 
     def attempt() -> dict[PartitionName, TimedOffset | AskFailed]:
         told: dict[PartitionName, TimedOffset | AskFailed] = {}
-        led, told_of = _by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
+        led, told_of = by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
         told |= told_of
         for node, partitions in led.items():
             topics = [
@@ -86,7 +86,7 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
         DeleteRecordsTopic,
     )
 
-    led, told_of = _by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
+    led, told_of = by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
     told: dict[PartitionName, int | AskFailed] = {**told_of}
     for node, partitions in led.items():
         topics = [
@@ -105,7 +105,7 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
     return told
 
 
-def _by_leader(
+def by_leader(
     led_by: Mapping[PartitionName, int], wanted: Iterable[PartitionName]
 ) -> tuple[dict[int, list[PartitionName]], dict[PartitionName, AskFailed]]:
     """Return leader -> its partitions, and the error of each partition that has no leader or does not exist."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from pykbroker.tools.cluster import configs, replicas_on_disk, topics
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.configs import ConfigChange, ResourceKind
+from pykbroker.tools.cluster.configs import ResourceKind
 from pykbroker.tools.cluster.reassign_plan import as_json
 from pykbroker.tools.cluster.reassign_throttles import Throttled
 from pykbroker.tools.cluster.replicas_on_disk import ReplicaName
@@ -130,7 +130,4 @@ def directory_moves(
 
 def _set(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
     """Set the configurations of a resource; None deletes a value."""
-    changes = {
-        key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
-    }
-    configs.alter(cluster, (kind, name), changes)
+    configs.alter(cluster, (kind, name), configs.changes_of(values))

@@ -92,6 +92,15 @@ def places(cluster: AskedCluster, replicas: Collection[ReplicaName]) -> dict[Rep
     return found
 
 
+def ways_back(found: Mapping[ReplicaName, ReplicaPlace]) -> dict[ReplicaName, str]:
+    """Return the directory to which each replica must be moved so that the move that is under way ends."""
+    return {
+        replica: place.current
+        for replica, place in found.items()
+        if place.future is not None and place.current is not None
+    }
+
+
 def move(cluster: AskedCluster, wanted: Mapping[ReplicaName, str]) -> dict[ReplicaName, AskFailed]:
     """Begin to move each replica to a directory of its broker. Returns the errors of the replicas that failed."""
     from pykbroker_wire.messages.alter_replica_log_dirs import (

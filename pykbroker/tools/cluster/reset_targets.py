@@ -5,8 +5,9 @@ Responsible for the offset of each partition. groups.py commits them; this modul
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pykbroker.tools.cluster import log_offsets
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
@@ -17,6 +18,43 @@ from pykbroker.tools.cluster.reset_plan import BadReset, within
 OffsetOf: TypeAlias = dict[PartitionName, int]
 #: called with a partition, the wanted offset, and the offset that the group gets instead
 OnBound: TypeAlias = Callable[[PartitionName, int, int], None]
+
+
+class ResetTold(Protocol):
+    """Gets the partitions whose new offset is not the wanted one."""
+
+    def bound(self, place: PartitionName, wanted: int, given: int) -> None:
+        """The wanted offset is not between the ends of the partition, so the group gets `given`."""
+
+    def later(self, place: PartitionName) -> None:
+        """The partition has no record from the wanted time on, so the group gets its end."""
+
+
+def planned(
+    cluster: AskedCluster,
+    target: str,
+    value: int,
+    places: Sequence[PartitionName],
+    known: Mapping[PartitionName, KnownOffset],
+    told: ResetTold,
+) -> OffsetOf:
+    """Return the new offset of each partition. `target`: the option of kafka-consumer-groups without its dashes;
+    `value`: the argument of that option, a time or a duration in milliseconds. Raises AskFailed, BadReset."""
+    match target:
+        case "to-earliest":
+            return ends(cluster, places, log_offsets.EARLIEST)
+        case "to-latest":
+            return ends(cluster, places, log_offsets.LATEST)
+        case "to-current":
+            return current(cluster, places, known)
+        case "to-offset":
+            return within_ends(cluster, dict.fromkeys(places, value), told.bound)
+        case "shift-by":
+            return shifted(cluster, places, known, value, told.bound)
+        case "to-datetime":
+            return at_time(cluster, places, value, told.later)
+    assert target == "by-duration", target
+    return at_time(cluster, places, int(time.time() * 1000) - value, told.later)
 
 
 def ends(cluster: AskedCluster, places: Collection[PartitionName], which: int) -> OffsetOf:

@@ -22,7 +22,7 @@ from typing import Final
 
 from pykbroker.tools.cluster import configs, topics
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.configs import ConfigChange, ConfigSource, ResourceKind
+from pykbroker.tools.cluster.configs import ConfigSource, ResourceKind
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.moving import DIRECTORY_RATE, RATES
 from pykbroker_wire.errors import ErrorCode
@@ -169,7 +169,4 @@ def _text(mark: str, name: str, replicas: Mapping[PartitionName, Iterable[int]])
 
 
 def _alter(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
-    changes = {
-        key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
-    }
-    configs.alter(cluster, (kind, name), changes)
+    configs.alter(cluster, (kind, name), configs.changes_of(values))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pykbroker.tools.cluster.client_failure import failure_of, told_failures
+from pykbroker.tools.cluster.client_failure import failure_of, flush, told_failures
 from pykbroker.tools.cluster.failure import AskFailed, exception_name
 from pykbroker.tools.cluster.json_records import NewRecord
 from pykbroker_wire.errors import ErrorCode
@@ -134,15 +134,8 @@ class TopicSender:
 
     def close(self) -> None:
         """Wait for the outcome of every record, then close the producer."""
-        from kafka.errors import UnknownError
-
-        try:
-            with told_failures(but=UnknownError):
-                self._producer.flush()
-        except UnknownError:
-            # kafka-python's flush raises it when a batch was too large and was split, although the parts are still
-            # being sent.
-            pass
+        with told_failures():
+            flush(self._producer)
         with self._changed:
             self._changed.wait_for(lambda: self._waiting_records == 0)
         with told_failures():

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
 from pykbroker.tools.cluster.failure import check, failed
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import uuid_to_str
+
+if TYPE_CHECKING:
+    from pykbroker_wire.messages.metadata import MetadataResponseTopic
 
 _TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 0.1
@@ -75,32 +79,23 @@ class WantedTopic:
 
 def listed(cluster: AskedCluster) -> list[ListedTopic]:
     """Return every topic, with internal topics, ordered by name."""
-    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
-
-    answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
-    return sorted(
-        (
-            ListedTopic(
-                topic.name,
-                uuid_to_str(topic.topic_id),
-                topic.is_internal,
-                tuple(sorted(partition.partition_index for partition in topic.partitions)),
-            )
-            for topic in answer.topics
-            if topic.name is not None
-        ),
-        key=lambda topic: topic.name,
-    )
+    found = [
+        ListedTopic(
+            topic.name or "",
+            uuid_to_str(topic.topic_id),
+            topic.is_internal,
+            tuple(sorted(partition.partition_index for partition in topic.partitions)),
+        )
+        for topic in _metadata(cluster)
+    ]
+    return sorted(found, key=lambda topic: topic.name)
 
 
 def summaries(cluster: AskedCluster) -> list[TopicSummary]:
     """Return a summary of every topic, with internal topics, ordered by name."""
-    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
-
-    answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
     found = [
         TopicSummary(
-            topic.name,
+            topic.name or "",
             uuid_to_str(topic.topic_id),
             topic.is_internal,
             len(topic.partitions),
@@ -108,10 +103,18 @@ def summaries(cluster: AskedCluster) -> list[TopicSummary]:
             sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
             sum(row.leader_id < 0 for row in topic.partitions),
         )
-        for topic in answer.topics
-        if topic.name is not None
+        for topic in _metadata(cluster)
     ]
     return sorted(found, key=lambda topic: topic.name)
+
+
+def _metadata(cluster: AskedCluster, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
+    """Return the metadata of the topics of these names, also with an error, or of all topics."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return cluster.ask(request, MetadataResponse, least=1 if names is None else 4).topics
 
 
 def described(
@@ -168,13 +171,8 @@ def _described_in_pages(cluster: AskedCluster, names: list[str], limit: int) -> 
 
 
 def _described_by_metadata(cluster: AskedCluster, names: list[str]) -> list[DescribedTopic]:
-    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-    )
     found = []
-    for topic in cluster.ask(request, MetadataResponse, least=4).topics:
+    for topic in _metadata(cluster, names):
         check(topic.error_code)
         assert topic.name is not None
         partitions = tuple(
@@ -189,18 +187,13 @@ def _described_by_metadata(cluster: AskedCluster, names: list[str]) -> list[Desc
 
 def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, int]:
     """Return the leader of each partition of these topics, or -1 if it has none. A missing topic is left out."""
-    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-
     wanted = sorted(set(names))
     if not wanted:
         return {}
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in wanted], allow_auto_topic_creation=False
-    )
 
     def attempt() -> dict[PartitionName, int]:
         found = {}
-        for topic in cluster.ask(request, MetadataResponse, least=4).topics:
+        for topic in _metadata(cluster, wanted):
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             check(topic.error_code)
@@ -227,6 +220,20 @@ def appears(cluster: AskedCluster, name: str, within_seconds: float = 5.0) -> bo
         if time.monotonic() >= deadline:
             return problem is None
         time.sleep(_PAUSE_SECONDS)
+
+
+def places(
+    cluster: AskedCluster, topic: str | None = None, *, partition: int | None = None, broker: int | None = None
+) -> list[PartitionName]:
+    """Return the partitions of a topic, or of all; only the one of this number, and only those with a replica on
+    `broker`. Raises AskFailed if the topic does not exist."""
+    names = [topic] if topic is not None else [one.name for one in listed(cluster)]
+    return [
+        (one.name, row.number)
+        for one in described(cluster, names)
+        for row in one.partitions
+        if (partition is None or row.number == partition) and (broker is None or broker in row.replicas)
+    ]
 
 
 def create(cluster: AskedCluster, topic: WantedTopic) -> None:

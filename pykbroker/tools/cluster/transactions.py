@@ -105,6 +105,7 @@ def producers(
     cluster: AskedCluster, partitions: Iterable[PartitionName], broker: int | None = None
 ) -> dict[PartitionName, list[ProducerInPartition] | AskFailed]:
     """Return the producers of each partition, from the state of its leader, or of its replica on `broker`."""
+    from pykbroker.tools.cluster.log_offsets import by_leader
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.describe_producers import (
         DescribeProducersRequest,
@@ -114,16 +115,8 @@ def producers(
 
     wanted = list(partitions)
     led = leaders(cluster, {topic for topic, _ in wanted})
-    found: dict[PartitionName, list[ProducerInPartition] | AskFailed] = {}
-    by_node: dict[int, list[PartitionName]] = {}
-    for place in wanted:
-        node = broker if broker is not None else led.get(place, -1)
-        if place not in led:
-            found[place] = failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif node < 0:
-            found[place] = failed(ErrorCode.LEADER_NOT_AVAILABLE)
-        else:
-            by_node.setdefault(node, []).append(place)
+    by_node, missing = by_leader(led if broker is None else dict.fromkeys(led, broker), wanted)
+    found: dict[PartitionName, list[ProducerInPartition] | AskFailed] = {**missing}
     for node, places in by_node.items():
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(places).items()]
@@ -146,6 +139,14 @@ def producers(
                     ]
                 )
     return found
+
+
+def open_at(cluster: AskedCluster, place: PartitionName, offset: int) -> ProducerInPartition | None:
+    """Return the producer whose open transaction begins at an offset of a partition, or None. Raises AskFailed."""
+    found = producers(cluster, [place])[place]
+    if isinstance(found, AskFailed):
+        raise found
+    return next((one for one in found if one.started_at == offset), None)
 
 
 @dataclass(slots=True, frozen=True)

@@ -22,11 +22,8 @@ _OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action", "describe-configs",
     "alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit",
 )  # fmt: skip
-#: The operations that each role needs on topics, groups and transactional ids, as in Apache Kafka's kafka-acls.
-_ROLES: Final = {
-    "producer": {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")},
-    "consumer": {"topic": ("read", "describe"), "group": ("read",)},
-}
+#: The names of `acls.ROLES`, which is imported only when a command runs.
+_ROLES: Final = ("producer", "consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,7 @@ def listing(client: ClientOptions, out: Output, wanted: list[AclFilter], is_name
     "--role",
     "roles",
     multiple=True,
-    type=click.Choice([*_ROLES]),
+    type=click.Choice(_ROLES),
     help="Allow all that it needs of the topics, groups and transactional ids (may be repeated).",
 )
 @click.option("--host", "hosts", multiple=True, metavar="ADDRESS", help="Only from here (may be repeated; default: *).")
@@ -217,10 +214,11 @@ def add(
         *((kind, operation, Permission.DENY) for kind in named for operation in deny),
     ]
     for role in roles:
-        needed = [kind for kind in _ROLES[role] if kind in named]
-        if "topic" not in named or not needed:
+        if "topic" not in named:
             raise _usage(f"--role {role} needs a --topic.")
-        wanted += [(kind, operation, Permission.ALLOW) for kind in needed for operation in _ROLES[role][kind]]
+        for resource, operations in acls.ROLES[role].items():
+            if (kind := resource.name.lower()) in named:
+                wanted += [(kind, _word(operation), Permission.ALLOW) for operation in operations]
     fresh: dict[Acl, None] = {}
     for kind, word, permission in wanted:
         operation, resource = Operation[_code(word)], Resource[_code(kind)]

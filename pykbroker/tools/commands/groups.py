@@ -16,12 +16,12 @@ from pykbroker.tools.commands.client_options import ClientOptions, client_option
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import group_names, topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
-from pykbroker.tools.commands.time_options import duration_ms, now_ms, time_ms
+from pykbroker.tools.commands.time_options import duration_ms, time_ms
 from pykbroker.tools.commands.unknown_names import unknown
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-    from pykbroker.tools.cluster.groups import GroupDescription, KnownOffset
+    from pykbroker.tools.cluster.groups import GroupDescription
 
 _STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _TARGETS: Final = (
@@ -235,7 +235,7 @@ def reset(
 
     Nothing is changed without --execute. A group that is not there is made by its first offset.
     """
-    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster import groups, reset_targets
     from pykbroker.tools.cluster.groups import KnownOffset
     from pykbroker.tools.cluster.reset_plan import BadReset
 
@@ -255,13 +255,15 @@ def reset(
         raise click.UsageError("--export goes neither with --execute nor with -o json.", context)
     try:
         with client.cluster() as cluster:
-            _check_inactive(cluster, name)
+            if (state := groups.active_states(cluster, [name])[name]) is not None:
+                raise click.ClickException(f"Group {name} has members ({state}): stop them first, then reset it")
             known = groups.committed(cluster, name)
             if chosen == ["from_file"]:
                 planned = _of_file(cluster, name, str(targets["from_file"]))
             else:
                 places = sorted(known) if all_topics else _places(cluster, topics)
-                planned = _planned(cluster, chosen[0], targets[chosen[0]], places, known)
+                target, value = chosen[0].replace("_", "-"), int(targets[chosen[0]] or 0)
+                planned = reset_targets.planned(cluster, target, value, places, known, _Told())
             if execute:
                 groups.commit(cluster, name, {place: KnownOffset(at) for place, at in planned.items()})
     except BadReset as error:
@@ -415,19 +417,6 @@ def _heading(group: GroupTold) -> str:
 # -- reset ------------------------------------------------------------------------------------------------------------
 
 
-def _check_inactive(cluster: AskedCluster, name: str) -> None:
-    from pykbroker.tools.cluster import groups
-    from pykbroker.tools.cluster.failure import AskFailed
-    from pykbroker_wire.errors import ErrorCode
-
-    (found,) = groups.described(cluster, [name]).values()
-    if isinstance(found, AskFailed):
-        if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise found
-    elif found.state not in ("Empty", "Dead"):
-        raise click.ClickException(f"Group {name} has members ({found.state}): stop them first, then reset it")
-
-
 def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionName]:
     """Return the partitions of the texts. Raises ClickException for an unknown topic, BadReset for an unknown
     partition."""
@@ -443,30 +432,6 @@ def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionNa
     return scope(written, existing)
 
 
-def _planned(
-    cluster: AskedCluster,
-    target: str,
-    value: bool | int | str | None,
-    places: list[PartitionName],
-    known: dict[PartitionName, KnownOffset],
-) -> dict[PartitionName, int]:
-    from pykbroker.tools.cluster import log_offsets, reset_targets
-
-    if target == "to_earliest":
-        return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
-    if target == "to_latest":
-        return reset_targets.ends(cluster, places, log_offsets.LATEST)
-    if target == "to_current":
-        return reset_targets.current(cluster, places, known)
-    assert isinstance(value, int)
-    if target == "to_offset":
-        return reset_targets.within_ends(cluster, dict.fromkeys(places, value), _say_bound)
-    if target == "shift_by":
-        return reset_targets.shifted(cluster, places, known, value, _say_bound)
-    time_ms = value if target == "to_datetime" else now_ms() - value
-    return reset_targets.at_time(cluster, places, time_ms, _say_later)
-
-
 def _of_file(cluster: AskedCluster, group: str, path: str) -> dict[PartitionName, int]:
     """Return the offsets in a file, each within the ends of its partition. Raises BadReset and ClickException."""
     from pykbroker.tools.cluster import reset_targets
@@ -475,12 +440,14 @@ def _of_file(cluster: AskedCluster, group: str, path: str) -> dict[PartitionName
     with open(path, encoding="utf-8") as file:
         wanted = rows_of_file(file.read(), [group]).get(group, {})
     _places(cluster, tuple(f"{topic}:{number}" for topic, number in wanted))
-    return reset_targets.within_ends(cluster, wanted, _say_bound)
+    return reset_targets.within_ends(cluster, wanted, _Told().bound)
 
 
-def _say_bound(place: PartitionName, wanted: int, given: int) -> None:
-    failures.say(f"{place[0]}-{place[1]} has no offset {wanted}: {given} is taken")
+class _Told:
+    """Says on standard error which partitions get another offset."""
 
+    def bound(self, place: PartitionName, wanted: int, given: int) -> None:
+        failures.say(f"{place[0]}-{place[1]} has no offset {wanted}: {given} is taken")
 
-def _say_later(place: PartitionName) -> None:
-    failures.say(f"{place[0]}-{place[1]} has no record from then on: its end is taken")
+    def later(self, place: PartitionName) -> None:
+        failures.say(f"{place[0]}-{place[1]} has no record from then on: its end is taken")

@@ -174,11 +174,7 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
         active = reassignments.ongoing(cluster, wanted.replicas)
         if active:
             _raise_failures(reassignments.alter(cluster, dict.fromkeys(active)))
-        back = {
-            replica: place.current
-            for replica, place in replicas_on_disk.places(cluster, wanted.directories).items()
-            if place.future is not None and place.current is not None
-        }
+        back = replicas_on_disk.ways_back(replicas_on_disk.places(cluster, wanted.directories))
         for _ in moving.directory_moves(cluster, back, _DIRECTORY_TIMEOUT_MS):
             pass
         if not preserve_throttles:

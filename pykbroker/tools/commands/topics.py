@@ -296,15 +296,12 @@ def alter(
     from pykbroker.config.key_table import TOPIC_KEYS
     from pykbroker.tools.cluster import configs as resources
     from pykbroker.tools.cluster import topics
-    from pykbroker.tools.cluster.configs import ConfigChange, ResourceKind
+    from pykbroker.tools.cluster.configs import ResourceKind
     from pykbroker.tools.cluster.failure import AskFailed
     from pykbroker.tools.commands.unknown_names import of_keys
 
     wanted = with_plain_numbers(key_values("--config", configs))
-    changes: dict[str, tuple[ConfigChange, str | None]] = {
-        **{key: (ConfigChange.SET, value) for key, value in wanted.items()},
-        **dict.fromkeys(delete_config, (ConfigChange.DELETE, None)),
-    }
+    changes = resources.changes_of(wanted, delete_config)
     if partitions is None and not changes:
         raise click.UsageError(
             "Say what to alter: --partitions, --config or --delete-config.", click.get_current_context()

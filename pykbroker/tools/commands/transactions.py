@@ -15,8 +15,7 @@ from pykbroker.tools.commands.output import Output, Table, column, output_option
 from pykbroker.tools.commands.time_options import duration_ms, now_ms
 
 if TYPE_CHECKING:
-    from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-    from pykbroker.tools.cluster.transactions import ProducerInPartition
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +164,13 @@ def abort(
         raise click.UsageError(needed, click.get_current_context())
     place = (topic, partition)
     with client.cluster() as cluster:
-        producer = _open_at(cluster, place, start_offset)
+        producer = transactions.open_at(cluster, place, start_offset)
+        if producer is None:
+            said = f"no transaction that begins at offset {start_offset} is open in {topic}-{partition}"
+            raise click.ClickException(said)
         transactions.abort(cluster, place, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch)
     said = f"Aborted the transaction at offset {start_offset} of {topic}-{partition}."
     out.done(said, AbortedAt(topic, partition, start_offset, producer.producer_id))
-
-
-def _open_at(cluster: AskedCluster, place: PartitionName, offset: int) -> ProducerInPartition:
-    from pykbroker.tools.cluster import transactions
-    from pykbroker.tools.cluster.failure import AskFailed
-
-    found = transactions.producers(cluster, [place])[place]
-    if isinstance(found, AskFailed):
-        raise found
-    for one in found:
-        if one.started_at == offset:
-            return one
-    raise click.ClickException(f"no transaction that begins at offset {offset} is open in {place[0]}-{place[1]}")
 
 
 @command.command("find-hanging", example="pykbroker transactions find-hanging --topic orders")
@@ -208,13 +197,7 @@ def find_hanging(
         raise click.UsageError("--partition needs --topic.", click.get_current_context())
     now = now_ms()
     with client.cluster() as cluster:
-        names = [topic] if topic is not None else [one.name for one in topics.listed(cluster)]
-        places = [
-            (one.name, row.number)
-            for one in topics.described(cluster, names)
-            for row in one.partitions
-            if (partition is None or row.number == partition) and (broker is None or broker in row.replicas)
-        ]
+        places = topics.places(cluster, topic, partition=partition, broker=broker)
         if partition is not None and not places:
             raise click.ClickException(f"topic {topic} has no partition {partition} there")
         found = transactions.hanging(cluster, places, now - quiet_for, broker)

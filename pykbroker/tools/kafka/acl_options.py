@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from pykbroker.security.acl import WILDCARD, Acl, AclFilter, PatternType, Permission, known
 from pykbroker.security.authorizer import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, Resource
+from pykbroker.tools.cluster.acls import ROLES
 from pykbroker.tools.kafka.reach import BOOTSTRAP, BOOTSTRAP_CONTROLLER
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
@@ -162,19 +163,16 @@ def wanted_entries(given: Given) -> dict[AclPattern, list[AclEntry]]:
         OPTIONS.end_with_usage(f"A '--resource-pattern-type' value of '{kind.name}' is not valid when adding acls.")
     found: dict[AclPattern, list[AclEntry]] = {}
     named = patterns(given, needed=True)
-    if given.has("producer"):
-        _grant(found, named, Resource.TOPIC, _entries(given, (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)))
-        _grant(found, named, Resource.TRANSACTIONAL_ID, _entries(given, (Operation.WRITE, Operation.DESCRIBE)))
-        if given.has("idempotent"):
-            found[CLUSTER] = _entries(given, (Operation.IDEMPOTENT_WRITE,))
-    if given.has("consumer"):
-        _grant(found, named, Resource.TOPIC, _entries(given, (Operation.READ, Operation.DESCRIBE)))
-        _grant(found, named, Resource.GROUP, _entries(given, (Operation.READ,)))
+    for role in filter(given.has, ROLES):
+        for resource, operations in ROLES[role].items():
+            _grant(found, named, resource, _entries(given, operations))
+    if given.has("producer") and given.has("idempotent"):
+        found[CLUSTER] = _entries(given, (Operation.IDEMPOTENT_WRITE,))
     if not given.has("producer") and not given.has("consumer"):
         written = given.texts("operation") or ["All"]
-        operations = [_OPERATIONS.get(text.strip().upper(), Operation.UNKNOWN) for text in written]
-        entries = _entries(given, dict.fromkeys(operations))
-        if entries and Operation.ANY in operations:
+        named_ones = [_OPERATIONS.get(text.strip().upper(), Operation.UNKNOWN) for text in written]
+        entries = _entries(given, dict.fromkeys(named_ones))
+        if entries and Operation.ANY in named_ones:
             raise ValueError("operation must not be ANY")
         found = {pattern: list(entries) for pattern in named}
     _check_operations(found)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.tools.kafka.tool_options import OptionError, Options
+from pykbroker.tools.kafka.reach import BOOTSTRAP, COMMAND_CONFIG, exit_status, opened
+from pykbroker.tools.kafka.tool_options import Options
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import ClusterNode
@@ -17,25 +16,19 @@ OPTIONS = Options("This tool helps to retrieve broker version information.", [BO
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-        OPTIONS.help_or_version(words, given)
-        OPTIONS.require(given, "bootstrap-server")
-        cluster = opened(given)
-    except BAD_START as error:
-        print(said_of(error), file=sys.stderr)
-        return 1
-    with cluster:
-        try:
-            for node in cluster.nodes():
-                try:
-                    print(versions_text(node, cluster.versions(node.id)))
-                except AskFailed as error:
-                    print(f"{_node_text(node)} -> ERROR: {error.name}: {error}")
-        except (AskFailed, OptionError) as error:
-            print(error, file=sys.stderr)
-            return 1
-    return 0
+    return exit_status(lambda: _run(words), "")
+
+
+def _run(words: Sequence[str]) -> None:
+    given = OPTIONS.parse(words)
+    OPTIONS.help_or_version(words, given)
+    OPTIONS.require(given, "bootstrap-server")
+    with opened(given) as cluster:
+        for node in cluster.nodes():
+            try:
+                print(versions_text(node, cluster.versions(node.id)))
+            except AskFailed as error:
+                print(f"{_node_text(node)} -> ERROR: {error.name}: {error}")
 
 
 def _node_text(node: ClusterNode) -> str:

@@ -78,7 +78,7 @@ def _check(given: Given) -> None:
 
 def _act(cluster: AskedCluster, given: Given) -> None:
     from pykbroker.tools.cluster import configs
-    from pykbroker.tools.cluster.configs import ConfigChange, ResourceKind
+    from pykbroker.tools.cluster.configs import ResourceKind
 
     name = given.text("name") or ""
     if given.has("alter"):
@@ -89,13 +89,11 @@ def _act(cluster: AskedCluster, given: Given) -> None:
             "match": given.texts("match"),
         }
         texts = {key: ",".join(found) for key, found in wanted.items() if found}
-        changes = {
-            key: (ConfigChange.SET if text else ConfigChange.DELETE, text or None) for key, text in texts.items()
-        }
+        changes = configs.changes_of({key: text or None for key, text in texts.items()})
         configs.alter(cluster, (ResourceKind.CLIENT_METRICS, name), changes)
         print(f"Altered client metrics config for {name}.")
     elif given.has("delete"):
-        changes = {key: (ConfigChange.DELETE, None) for key, _ in _entries(cluster, name)}
+        changes = configs.changes_of({}, (key for key, _ in _entries(cluster, name)))
         configs.alter(cluster, (ResourceKind.CLIENT_METRICS, name), changes)
         print(f"Deleted client metrics config for {name}.")
     else:

@@ -191,16 +191,9 @@ def _alter(cluster: AskedCluster, found: list[Entity], wanted: dict[str, str], u
         _alter_quotas(cluster, found, wanted, unwanted)
     else:
         from pykbroker.tools.cluster import configs
-        from pykbroker.tools.cluster.configs import ConfigChange
 
-        changes: dict[str, tuple[ConfigChange, str | None]] = {
-            **{key: (ConfigChange.SET, value) for key, value in wanted.items()},
-            **dict.fromkeys(unwanted, (ConfigChange.DELETE, None)),
-        }
-        kind = _kind(last)
-        name = last.name or ""
         # If the broker does not exist, Apache Kafka's tool waits a minute for it.
-        configs.alter(cluster, (kind, name), changes)
+        configs.alter(cluster, (_kind(last), last.name or ""), configs.changes_of(wanted, unwanted))
     if last.name:
         print(f"Completed updating config for {last.word} {last.name}.")
     else:

@@ -315,19 +315,13 @@ def _existing(cluster: AskedCluster) -> dict[str, tuple[int, ...]]:
 def _reset(cluster: AskedCluster, given: Given) -> None:
     from pykbroker.tools.cluster import groups
     from pykbroker.tools.cluster.groups import KnownOffset
-    from pykbroker_wire.errors import ErrorCode
 
     wanted = _wanted(cluster, given)
     planned: dict[str, dict[PartitionName, int]] = {}
-    for group, described in groups.described(cluster, wanted).items():
-        if isinstance(described, AskFailed):
-            # The first committed offset creates a group that does not exist yet.
-            if described.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                raise described
-        elif described.state not in ("Empty", "Dead"):
+    for group, state in groups.active_states(cluster, wanted).items():
+        if state is not None:
             _print_error(
-                f"Assignments can only be reset if the group '{group}' is inactive, but the current state is "
-                f"{described.state}."
+                f"Assignments can only be reset if the group '{group}' is inactive, but the current state is {state}."
             )
             planned[group] = {}
             continue
@@ -351,18 +345,29 @@ def _plan(
     wanted: list[str],
 ) -> dict[PartitionName, int]:
     """Return the new offset of each partition of a group."""
-    chosen = scope(given.texts("topic"), _existing(cluster)) if given.has("topic") else []
-    if given.has("from-file"):
-        from pykbroker.tools.cluster.reset_targets import within_ends
+    from pykbroker.tools.cluster import reset_targets
 
-        return within_ends(cluster, _of_file(given.text("from-file") or "", wanted).get(group, {}), _say_bound)
+    chosen = scope(given.texts("topic"), _existing(cluster)) if given.has("topic") else []
+    target = next(filter(given.has, _TARGETS))
+    if target == "from-file":
+        of_group = _of_file(given.text("from-file") or "", wanted).get(group, {})
+        return reset_targets.within_ends(cluster, of_group, _Told().bound)
     if given.has("all-topics"):
         places = sorted(known)
     elif given.has("topic"):
         places = chosen
     else:
         OPTIONS.end_with_usage("One of the reset scopes should be defined: --all-topics, --topic.")
-    return _targets(cluster, given, places, known)
+    return reset_targets.planned(cluster, target, _value_of(given, target), places, known, _Told())
+
+
+def _value_of(given: Given, target: str) -> int:
+    """Return the argument of the option, a time in milliseconds, or 0 if the option has none. Raises BadReset."""
+    if target == "to-datetime":
+        return milliseconds_of_datetime(given.text(target) or "")
+    if target == "by-duration":
+        return milliseconds_of_duration(given.text(target) or "")
+    return (given.number(target) or 0) if target in ("to-offset", "shift-by") else 0
 
 
 def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]]:
@@ -372,39 +377,16 @@ def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]
         raise BadReset(f"Unable to read file {path}", "java.io.IOException") from None
 
 
-def _targets(
-    cluster: AskedCluster, given: Given, places: list[PartitionName], known: dict[PartitionName, KnownOffset]
-) -> dict[PartitionName, int]:
-    from pykbroker.tools.cluster import log_offsets, reset_targets
+class _Told:
+    """Prints the lines of Apache Kafka's tool."""
 
-    if given.has("to-earliest"):
-        return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
-    if given.has("to-latest"):
-        return reset_targets.ends(cluster, places, log_offsets.LATEST)
-    if given.has("to-offset"):
-        at = given.number("to-offset") or 0
-        return reset_targets.within_ends(cluster, dict.fromkeys(places, at), _say_bound)
-    if given.has("shift-by"):
-        return reset_targets.shifted(cluster, places, known, given.number("shift-by") or 0, _say_bound)
-    if given.has("to-current"):
-        return reset_targets.current(cluster, places, known)
-    if given.has("to-datetime"):
-        time_ms = milliseconds_of_datetime(given.text("to-datetime") or "")
-    else:
-        import time
+    def later(self, place: PartitionName) -> None:
+        print(f"\nWarn: Partition {place[1]} from topic {place[0]} is empty. Falling back to latest known offset.")
 
-        time_ms = int(time.time() * 1000) - milliseconds_of_duration(given.text("by-duration") or "")
-    return reset_targets.at_time(cluster, places, time_ms, _say_later)
-
-
-def _say_later(place: PartitionName) -> None:
-    print(f"\nWarn: Partition {place[1]} from topic {place[0]} is empty. Falling back to latest known offset.")
-
-
-def _say_bound(place: PartitionName, wanted: int, given: int) -> None:
-    end, which = ("latest", "higher") if wanted > given else ("earliest", "lower")
-    print(
-        f"WARN New offset ({wanted}) is {which} than {end} offset for topic partition {place[0]}-{place[1]}. "
-        f"Value will be set to {given}",
-        file=sys.stderr,
-    )
+    def bound(self, place: PartitionName, wanted: int, given: int) -> None:
+        end, which = ("latest", "higher") if wanted > given else ("earliest", "lower")
+        print(
+            f"WARN New offset ({wanted}) is {which} than {end} offset for topic partition {place[0]}-{place[1]}. "
+            f"Value will be set to {given}",
+            file=sys.stderr,
+        )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.json_input import partitions_of, read_json, repeated
-from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
+from pykbroker.tools.kafka.reach import BOOTSTRAP, COMMAND_CONFIG, exit_status, opened
 from pykbroker.tools.kafka.tool_options import Accepted, Options
 
 OPTIONS = Options(
@@ -21,32 +20,26 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-        OPTIONS.help_or_version(words, given)
-        OPTIONS.require(given, "bootstrap-server", "offset-json-file")
-        entries = partitions_of(read_json(given.text("offset-json-file") or ""), "offset")
-        places = [(topic, number) for topic, number, _ in entries]
-        if twice := repeated(places):
-            raise ValueError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
-        wanted = {(topic, number): int(entry["offset"]) for topic, number, entry in entries}
-        cluster = opened(given)
-    except BAD_START as error:
-        print(said_of(error), file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> None:
     from pykbroker.tools.cluster import log_offsets
 
-    with cluster:
-        try:
-            print("Executing records delete operation")
-            outcome = log_offsets.delete_before(cluster, wanted)
-        except AskFailed as error:
-            print(f"{error.name}: {error}", file=sys.stderr)
-            return 1
+    given = OPTIONS.parse(words)
+    OPTIONS.help_or_version(words, given)
+    OPTIONS.require(given, "bootstrap-server", "offset-json-file")
+    entries = partitions_of(read_json(given.text("offset-json-file") or ""), "offset")
+    places = [(topic, number) for topic, number, _ in entries]
+    if twice := repeated(places):
+        raise ValueError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
+    wanted = {(topic, number): int(entry["offset"]) for topic, number, entry in entries}
+    with opened(given) as cluster:
+        print("Executing records delete operation")
+        outcome = log_offsets.delete_before(cluster, wanted)
     print("Records delete operation completed:")
     for (topic, number), found in sorted(outcome.items()):
         if isinstance(found, AskFailed):
             print(f"partition: {topic}-{number}\terror: {found.name}: {found}")
         else:
             print(f"partition: {topic}-{number}\tlow_watermark: {found}")
-    return 0

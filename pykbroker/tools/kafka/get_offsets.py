@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, begun, opened, said_of
+from pykbroker.tools.kafka.reach import BOOTSTRAP, COMMAND_CONFIG, begun, exit_status, opened
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options
 from pykbroker.tools.kafka.topic_filter import topic_pattern
 
@@ -44,20 +44,13 @@ OPTIONS = Options(
 
 def run(words: Sequence[str]) -> int:
     given = begun(OPTIONS, words, "bootstrap-server")
-    try:
-        wants = filter_of(given)
-        timestamp = timestamp_of(given.text("time") or "")
-        cluster = opened(given)
-    except BAD_START as error:
-        print(f"Error occurred: {said_of(error)}", file=sys.stderr)
-        return 1
-    with cluster:
-        try:
+
+    def work() -> None:
+        wants, timestamp = filter_of(given), timestamp_of(given.text("time") or "")
+        with opened(given) as cluster:
             _print_offsets(cluster, wants, timestamp, excludes_internal=given.has("exclude-internal-topics"))
-        except (AskFailed, ValueError) as error:
-            print(f"Error occurred: {error}", file=sys.stderr)
-            return 1
-    return 0
+
+    return exit_status(work, "Error occurred: ")
 
 
 def _print_offsets(cluster: AskedCluster, wants: Wants, timestamp: int, *, excludes_internal: bool) -> None:

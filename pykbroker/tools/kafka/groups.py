@@ -12,7 +12,7 @@ from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, op
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
-    from pykbroker.tools.cluster.groups import GroupOfAnyType
+    from pykbroker.tools.cluster.groups import GroupListing
 
 _TYPES: Final = ("classic", "consumer", "share", "streams")
 
@@ -69,7 +69,7 @@ def _check(given: Given) -> None:
         OPTIONS.end_with_usage("--group-type must be a valid group type.")
 
 
-def _is_wanted(group: GroupOfAnyType, given: Given) -> bool:
+def _is_wanted(group: GroupListing, given: Given) -> bool:
     kind, protocol = group.type.lower(), group.protocol
     if given.has("consumer"):
         return kind == "consumer" or (kind == "classic" and protocol in ("", "consumer"))

@@ -8,7 +8,7 @@ from typing import Final
 
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.json_input import partitions_of, read_json, repeated
-from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, reached, said_of
+from pykbroker.tools.kafka.reach import BOOTSTRAP, COMMAND_CONFIG, exit_status, reached
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
@@ -30,25 +30,20 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-        OPTIONS.help_or_version(words, given)
-        kind = _check(given)
-        places = _places(given)
-        file = given.text(OPTIONS.both(given, "command-config", "admin.config"))
-        cluster = reached(given.text("bootstrap-server") or "", file)
-    except BAD_START as error:
-        print(said_of(error), file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> int:
     from pykbroker.tools.cluster import leader_choice
 
-    with cluster:
-        try:
-            number = leader_choice.UNCLEAN if kind == "UNCLEAN" else leader_choice.PREFERRED
-            outcome = leader_choice.elect(cluster, number, places)
-        except AskFailed as error:
-            print(f"{error.name}: {error}", file=sys.stderr)
-            return 1
+    given = OPTIONS.parse(words)
+    OPTIONS.help_or_version(words, given)
+    kind = _check(given)
+    places = _places(given)
+    file = given.text(OPTIONS.both(given, "command-config", "admin.config"))
+    with reached(given.text("bootstrap-server") or "", file) as cluster:
+        number = leader_choice.UNCLEAN if kind == "UNCLEAN" else leader_choice.PREFERRED
+        outcome = leader_choice.elect(cluster, number, places)
     return say_outcome(kind, outcome)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
+from pykbroker.tools.kafka.reach import BOOTSTRAP, COMMAND_CONFIG, exit_status, opened
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options
 
 if TYPE_CHECKING:
@@ -27,36 +25,27 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-        OPTIONS.help_or_version(words, given)
-        OPTIONS.require(given, "bootstrap-server", "describe")
-        wanted = [int(text) for text in _listed(given, "broker-list")]
-        cluster = opened(given)
-    except BAD_START as error:
-        print(said_of(error), file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> None:
     from pykbroker.tools.cluster import replicas_on_disk
 
-    with cluster:
-        try:
-            existing = [node.id for node in cluster.nodes()]
-            missing = [broker for broker in wanted if broker not in existing]
-            if missing:
-                print(
-                    f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. Current existent "
-                    f"brokers: {_joined(existing)}",
-                    file=sys.stderr,
-                )
-                return 1
-            print("Querying brokers for log directories information")
-            found = replicas_on_disk.described(cluster, wanted or existing, _listed(given, "topic-list"))
-        except AskFailed as error:
-            print(f"{error.name}: {error}", file=sys.stderr)
-            return 1
+    given = OPTIONS.parse(words)
+    OPTIONS.help_or_version(words, given)
+    OPTIONS.require(given, "bootstrap-server", "describe")
+    wanted = [int(text) for text in _listed(given, "broker-list")]
+    with opened(given) as cluster:
+        existing = [node.id for node in cluster.nodes()]
+        if missing := [broker for broker in wanted if broker not in existing]:
+            raise ValueError(
+                f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. Current existent "
+                f"brokers: {_joined(existing)}"
+            )
+        print("Querying brokers for log directories information")
+        found = replicas_on_disk.described(cluster, wanted or existing, _listed(given, "topic-list"))
     print(f"Received log directory information from brokers {_joined(wanted or existing)}")
     print(log_dirs_json(found))
-    return 0
 
 
 def log_dirs_json(found: Mapping[int, Sequence[DescribedLogDir]]) -> str:

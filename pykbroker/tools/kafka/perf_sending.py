@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.tools.cluster.client_failure import flush
 from pykbroker.tools.kafka.perf_report import ClientLoad, print_metrics
 from pykbroker.tools.kafka.send_stats import SendStats
 from pykbroker.tools.kafka.tool_clients import bootstrap_of, made, settings_of, told_as_value_error
@@ -196,14 +197,7 @@ class _Sending:
             time.sleep(max(0.0, began + done / rate - time.monotonic()))
 
     def _flush(self) -> None:
-        from kafka.errors import UnknownError
-
-        try:
-            self._producer.flush()
-        except UnknownError:
-            # kafka-python's flush raises it when a batch was too large and was split, although its parts are still
-            # being sent.
-            pass
+        flush(self._producer)
         for _ in range(self._most):
             self._room.acquire()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.tools.cluster.failure import NotServed
+from pykbroker.tools.cluster.failure import AskFailed, NotServed
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
@@ -23,6 +24,18 @@ BAD_START: Final = (OptionError, ValueError, OSError, ConfigError, NotServed)
 def said_of(error: Exception) -> str:
     """Return the line for an error. For a file that cannot be read, it is only the name of the file, as in Java."""
     return str(error.filename) if isinstance(error, OSError) and error.filename else str(error)
+
+
+def exit_status(work: Callable[[], int | None], prefix: str | None = None) -> int:
+    """Run a tool and return its exit status. A failure is one line on standard error, which begins with `prefix`.
+    Without a prefix, a failure of a request begins with the name of its exception."""
+    try:
+        return work() or 0
+    except AskFailed as error:
+        print(f"{error.name}: {error}" if prefix is None else f"{prefix}{error}", file=sys.stderr)
+    except BAD_START as error:
+        print(f"{prefix or ''}{said_of(error)}", file=sys.stderr)
+    return 1
 
 
 def opened(given: Given, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None) -> AskedCluster:

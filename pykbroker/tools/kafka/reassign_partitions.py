@@ -235,13 +235,7 @@ def _cancel(cluster: AskedCluster, given: Given) -> None:
         print(f"Successfully cancelled partition reassignment{_s(active)} for: {_names(active)}")
     else:
         print("None of the specified partition reassignments are active.")
-    places = replicas_on_disk.places(cluster, wanted.directories)
-    back = {
-        replica: place.current
-        for replica, place in places.items()
-        if place.future is not None and place.current is not None
-    }
-    if back:
+    if back := replicas_on_disk.ways_back(replicas_on_disk.places(cluster, wanted.directories)):
         _move_directories(cluster, back, given.integer("timeout"))
     else:
         # Apache Kafka's tool prints this text without a line end.

@@ -13,8 +13,7 @@ from pykbroker.tools.kafka.tool_options import KAFKA_VERSION
 from pykbroker.tools.kafka.words import WordParser, parsed, table, with_cluster
 
 if TYPE_CHECKING:
-    from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-    from pykbroker.tools.cluster.transactions import ProducerInPartition
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
 
 _PRODUCERS: Final = [
     "ProducerId",
@@ -136,13 +135,17 @@ def _describe(cluster: AskedCluster, options: argparse.Namespace) -> int:
 
 
 def _describe_producers(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    from pykbroker.tools.cluster import transactions
+
     place = (options.topic, options.partition)
     where = "leader" if options.broker_id is None else f"broker {options.broker_id}"
     what = f"Failed to describe producers for partition {options.topic}-{options.partition} on {where}"
     try:
-        found = _producers(cluster, place, options.broker_id)
+        found = transactions.producers(cluster, [place], options.broker_id)[place]
     except AskFailed as error:
-        return _fail(what, error)
+        found = error
+    if isinstance(found, AskFailed):
+        return _fail(what, found)
     rows = [_PRODUCERS]
     rows += [
         [
@@ -157,15 +160,6 @@ def _describe_producers(cluster: AskedCluster, options: argparse.Namespace) -> i
     ]
     print(table(rows), end="")
     return 0
-
-
-def _producers(cluster: AskedCluster, place: PartitionName, broker: int | None = None) -> list[ProducerInPartition]:
-    from pykbroker.tools.cluster import transactions
-
-    found = transactions.producers(cluster, [place], broker)[place]
-    if isinstance(found, AskFailed):
-        raise found
-    return found
 
 
 def _abort(cluster: AskedCluster, options: argparse.Namespace) -> int:
@@ -185,15 +179,14 @@ def _abort(cluster: AskedCluster, options: argparse.Namespace) -> int:
         spec = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
     else:
         try:
-            found = _producers(cluster, place)
+            found = transactions.open_at(cluster, place, options.start_offset)
         except AskFailed as error:
             return _fail(f"Failed to validate producer state for partition {name}", error)
-        open_there = [one for one in found if one.started_at == options.start_offset]
-        if not open_there:
+        if found is None:
             raise ValueError(
                 f"Could not find any open transactions starting at offset {options.start_offset} on partition {name}"
             )
-        spec = (open_there[0].producer_id, open_there[0].producer_epoch, open_there[0].coordinator_epoch)
+        spec = (found.producer_id, found.producer_epoch, found.coordinator_epoch)
     try:
         transactions.abort(cluster, place, *spec)
     except AskFailed as error:
@@ -220,14 +213,7 @@ def _find_hanging(cluster: AskedCluster, options: argparse.Namespace) -> int:
         )
     if options.partition is not None and options.topic is None:
         raise ValueError("The --partition argument requires --topic to be provided")
-    names = [options.topic] if options.topic is not None else [topic.name for topic in topics.listed(cluster)]
-    places = [
-        (topic.name, row.number)
-        for topic in topics.described(cluster, names)
-        for row in topic.partitions
-        if (options.partition is None or row.number == options.partition)
-        and (options.broker_id is None or options.broker_id in row.replicas)
-    ]
+    places = topics.places(cluster, options.topic, partition=options.partition, broker=options.broker_id)
     now_ms = int(time.time() * 1000)
     most_ms = options.max_transaction_timeout * 60_000
     rows = [

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
+from pykbroker.tools.kafka.reach import exit_status, reached
 
 
 class WordParser(argparse.ArgumentParser):
@@ -51,22 +50,13 @@ def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
     if not servers and not controllers:
         print("You must specify either --bootstrap-controller or --bootstrap-server.", file=sys.stderr)
         return 1
-    try:
-        cluster = reached(
-            controllers or servers or "", getattr(options, "command_config", None), of_controllers=bool(controllers)
-        )
-    except BAD_START as error:
-        print(said_of(error), file=sys.stderr)
-        return 1
-    with cluster:
-        try:
+
+    def with_options() -> int:
+        file = getattr(options, "command_config", None)
+        with reached(controllers or servers or "", file, of_controllers=bool(controllers)) as cluster:
             return work(cluster, options)
-        except AskFailed as error:
-            print(f"{error.name}: {error}", file=sys.stderr)
-            return 1
-        except (ValueError, OSError) as error:
-            print(said_of(error), file=sys.stderr)
-            return 1
+
+    return exit_status(with_options)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -7,7 +7,10 @@ from pykbroker.tools.kafka.group_tables import OffsetRow, assignment, listing, m
 
 
 def test_a_list_is_plain_or_has_columns() -> None:
-    groups = [GroupListing("a", "Classic", "Stable"), GroupListing("b" * 20, "Consumer", "Empty")]
+    groups = [
+        GroupListing("a", "Classic", "consumer", "Stable"),
+        GroupListing("b" * 20, "Consumer", "consumer", "Empty"),
+    ]
     assert listing(groups, with_type=False, with_state=False) == f"a\n{'b' * 20}\n"
     lines = listing(groups, with_type=True, with_state=True).splitlines()
     assert lines[0] == f"{'GROUP':<30} {'TYPE':<20} {'STATE':<20}"
