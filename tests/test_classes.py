@@ -20,7 +20,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
     "pykbroker.quorum.driver.QuorumDriver": (46, 23, NOT_YET),
     "pykbroker.replica.partition.Partition": (48, 16, NOT_YET),
     "pykbroker.testing.cluster.Cluster": (32, 8, NOT_YET),
-    "pykbroker.tools.balance.costed_placement.Placement": (20, 20, NOT_YET),
     "pykbroker_log.log_loading.LogLoader": (29, 19, NOT_YET),
     "pykbroker_log.memory_disk.MemoryDisk": (37, 14, NOT_YET),
     "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),

@@ -1,9 +1,8 @@
 """The places of the replicas while a plan is made: the loads of brokers, the worth of a change, and the change itself.
 
-The worth of a placement is one number, `cost`: the sum of weight * (distance from the mean / mean) ** 2 over brokers
-and resources. A change of one partition touches two brokers, so its worth is a product of small vectors.
-Responsible for the hard goals of one change (goals.py judges a whole placement). Not responsible for the order of
-changes (optimiser.py).
+A change of one partition touches two brokers, so its worth is a product of small vectors. Responsible for the hard
+goals of one change (goals.py judges a whole placement). Not responsible for the cost (imbalance.py), nor for the order
+of changes (optimiser.py).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from pykbroker.tools.balance.goals import fewest_rack_pairs, over_capacity, rack_pairs
+from pykbroker.tools.balance.imbalance import Imbalance
 from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads
 
 
@@ -26,39 +26,16 @@ class Placement:
         self.counts = np.bincount(self.replicas[self.replicas != NO_BROKER], minlength=len(load.racks))
         self._pairs = rack_pairs(self.replicas, load.racks)
         self._fewest_pairs = fewest_rack_pairs(load)
-        shared = self.totals[load.may_take | load.leaving].sum(axis=0)
-        means = shared / max(1, np.count_nonzero(load.may_take))
-        counts = (means > 0) & (weights > 0)
-        #: (R,) the cost of a squared distance, for each resource
-        self.scale: Floats = np.divide(weights, means * means, out=np.zeros_like(means), where=counts)
-        self._shares: Floats = np.divide(1.0, means, out=np.zeros_like(means), where=counts)
-        self._targets = np.where(load.may_take[:, None], means, 0.0)
-        #: Only brokers that may take replicas, or that leave, count in the cost.
-        self._counted = (load.may_take | load.leaving)[:, None]
-        self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
-        self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
+        self.imbalance = Imbalance(load, self.totals, weights)
         self._limited = bool(np.isfinite(load.capacity).any())
         # (P, R) the load by which leading a partition exceeds following it. `_own_change` is the sum of
         # change ** 2 * scale over the resources.
         change = self.leading - self.following
-        self._scaled_change: Floats = change * self.scale
+        self._scaled_change: Floats = change * self.imbalance.scale
         self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
         self._all = np.ones(len(load.racks), bool)
         self._rack_of: list[int] = load.racks.tolist()
         self._bounded = bool((load.most_replicas < np.iinfo(np.int32).max).any())
-
-    @property
-    def cost(self) -> float:
-        return float((self.distances * self.distances * self.scale).sum())
-
-    def above_mean(self) -> Floats:
-        """(B,) the greatest distance of each broker above a mean, as a share of that mean."""
-        above: Floats = self.in_means().max(axis=1)
-        return above
-
-    def in_means(self) -> Floats:
-        """(B, R) the distances, as shares of the mean."""
-        return self.distances * self._shares
 
     # Leadership
 
@@ -70,10 +47,11 @@ class Placement:
         best = np.full(len(self.replicas), np.inf)
         places = np.zeros(len(self.replicas), np.int32)
         first = self.replicas[:, 0]
-        own = self._own_change * (1 + self._counted[first, 0])
+        counted, distances = self.imbalance.counted, self.imbalance.distances
+        own = self._own_change * (1 + counted[first, 0])
         for place in range(1, self.replicas.shape[1]):
             other = self.replicas[:, place]
-            worth = 2 * ((self.distances[other] - self.distances[first]) * scaled).sum(axis=1) + own
+            worth = 2 * ((distances[other] - distances[first]) * scaled).sum(axis=1) + own
             worth[(other == NO_BROKER) | ~load.may_take[other] | ~load.may_reorder] = np.inf
             better = worth < best
             best[better], places[better] = worth[better], place
@@ -88,8 +66,9 @@ class Placement:
             # The old leader becomes a follower, which may raise its load of some resource.
             if not (self._has_room(other, change) and self._has_room(first, -change)):
                 return np.inf
-        distance = (self.distances[other] - self.distances[first]).dot(self._scaled_change[partition])
-        sides = self._counts_once[first] + self._counts_once[other]
+        imbalance = self.imbalance
+        distance = (imbalance.distances[other] - imbalance.distances[first]).dot(self._scaled_change[partition])
+        sides = imbalance.counts_once[first] + imbalance.counts_once[other]
         return float(2 * distance + sides * self._own_change[partition])
 
     def lead(self, partition: int, place: int) -> None:
@@ -135,23 +114,6 @@ class Placement:
         most = same_here - 1 if mends_racks else np.maximum(pairs, self._fewest_pairs[partitions]) - pairs + same_here
         found &= same_there <= most[:, None]
         return found
-
-    def worth_of_moves(self, vectors: Floats, source: int) -> Floats:
-        """(N, B) the change of the cost if a replica of `vectors` goes from `source` to each broker."""
-        scaled = vectors * self.scale
-        away = scaled @ self.distances[source]
-        own = (vectors * scaled).sum(axis=1)
-        sides = self._counted[:, 0] + self._counted[source].astype(float)
-        worth: Floats = 2 * (scaled @ self.distances.T) + own[:, None] * sides - 2 * away[:, None]
-        return worth
-
-    def worth_of_move(self, vector: Floats, source: int) -> Floats:
-        """(B,) the value of `worth_of_moves` for one replica."""
-        scaled = vector * self.scale
-        own, away = vector.dot(scaled), self.distances[source].dot(scaled)
-        sides = self._counted[:, 0] + self._counts_once[source]
-        worth: Floats = 2 * self.distances.dot(scaled) + (own * sides - 2 * away)
-        return worth
 
     def room(self, vector: Floats) -> Flags:
         """(B,) True where a broker has room for one more replica of this load."""
@@ -205,5 +167,4 @@ class Placement:
 
     def _add(self, broker: int, vector: Floats) -> None:
         self.totals[broker] += vector
-        if self._counted[broker]:
-            self.distances[broker] += vector
+        self.imbalance.add(broker, vector)

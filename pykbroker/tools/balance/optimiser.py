@@ -84,10 +84,10 @@ class _Search:
         self._choose_leaders()
         place = self._place
         for _ in range(_PASSES):
-            before = place.cost
+            before = place.imbalance.cost
             self._move_for_balance()
             self._choose_leaders()
-            if before - place.cost <= before * _WORTH_A_PASS:
+            if before - place.imbalance.cost <= before * _WORTH_A_PASS:
                 break
         load = self._load
         first = place.replicas[:, 0] != load.replicas[:, 0]
@@ -182,7 +182,7 @@ class _Search:
     def _choose_leaders(self) -> None:
         place = self._place
         for _ in range(_PASSES):
-            before = place.cost
+            before = place.imbalance.cost
             worth, spots = place.worth_of_leaders()
             step = -before * _WORTH_A_STEP
             for partition in np.argsort(worth, kind="stable"):
@@ -190,11 +190,11 @@ class _Search:
                     break
                 if place.worth_of_leader(partition, spots[partition]) < step:
                     place.lead(partition, spots[partition])
-            if before - place.cost <= before * _WORTH_A_PASS:
+            if before - place.imbalance.cost <= before * _WORTH_A_PASS:
                 return
 
     def _move_for_balance(self) -> None:
-        above = self._place.above_mean()
+        above = self._place.imbalance.above_mean()
         for broker in np.argsort(-above, kind="stable"):
             if above[broker] <= 0 or not self._may_move_more():
                 return
@@ -204,7 +204,7 @@ class _Search:
         """(B,) the brokers to which this broker should give replicas, or None if it should give none. If it is above a
         mean by more than the tolerance, these are all brokers that may take replicas. Otherwise they are the brokers
         that are below a mean by more than the tolerance, where this broker is above that mean."""
-        means = self._place.in_means()
+        means = self._place.imbalance.in_means()
         if means[broker].max() > self._tolerance:
             return self._load.may_take
         takers: Flags = ((means < -self._tolerance) & (means[broker] > 0)).any(axis=1) & self._load.may_take
@@ -219,20 +219,20 @@ class _Search:
         partitions, spots = self._replicas_on(broker)
         if not len(partitions):
             return
-        if self._place.in_means()[broker].max() <= self._tolerance:
+        if self._place.imbalance.in_means()[broker].max() <= self._tolerance:
             # The broker only helps to fill others, so only some of its replicas are tried, which the seed chooses.
             partitions, spots = partitions[:_TRIED], spots[:_TRIED]
         vectors = place.vectors(partitions, spots)
         allowed = place.allowed(partitions, spots)
-        worth = np.where(allowed & takers, place.worth_of_moves(vectors, broker), np.inf)
+        worth = np.where(allowed & takers, place.imbalance.worth_of_moves(vectors, broker), np.inf)
         each_byte = worth.min(axis=1) / self._price[partitions]
-        step = -place.cost * _WORTH_A_STEP
+        step = -place.imbalance.cost * _WORTH_A_STEP
         enough = self._has_moved_enough()
         for each in np.argsort(each_byte, kind="stable")[:_TRIED]:
             if each_byte[each] >= 0 or takers is None or enough[broker]:
                 return
             may = allowed[each] & takers & ~enough & place.room(vectors[each])
-            now = np.where(may, place.worth_of_move(vectors[each], broker), np.inf)
+            now = np.where(may, place.imbalance.worth_of_move(vectors[each], broker), np.inf)
             target = int(now.argmin())
             if now[target] < step and self._move(int(partitions[each]), int(spots[each]), target):
                 takers, enough = self._takers(broker), self._has_moved_enough()
@@ -248,7 +248,7 @@ class _Search:
         if enough[source]:
             return False
         vector = place.vector(partition, spot)
-        worth = place.worth_of_move(vector, source)
+        worth = place.imbalance.worth_of_move(vector, source)
         may = place.allowed(partitions, spots, mends_racks=mends_racks)[0] & place.room(vector) & ~enough
         worth[~may] = np.inf
         target = int(worth.argmin())

@@ -26,13 +26,13 @@ def placement(seed: int) -> Placement:
 def test_the_worth_of_leaders(seed: int) -> None:
     place = placement(seed)
     best, places = place.worth_of_leaders()
-    before = place.cost
+    before = place.imbalance.cost
     for partition in range(30):
         found = []
         for other in (1, 2):
             worth = place.worth_of_leader(partition, other)
             place.lead(partition, other)
-            assert place.cost - before == pytest.approx(worth, abs=1e-9)
+            assert place.imbalance.cost - before == pytest.approx(worth, abs=1e-9)
             place.lead(partition, other)
             if place.load.may_take[place.replicas[partition, other]]:
                 found.append((worth, other))
@@ -48,15 +48,17 @@ def test_the_worth_of_leaders(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_worth_of_moves(seed: int) -> None:
     place = placement(seed)
-    before = place.cost
+    before = place.imbalance.cost
     for partition in range(30):
         for spot in range(3):
             source = int(place.replicas[partition, spot])
-            worth = place.worth_of_moves(place.vector(partition, spot)[None, :], source)[0]
-            assert place.worth_of_move(place.vector(partition, spot), source) == pytest.approx(worth, abs=1e-9)
+            worth = place.imbalance.worth_of_moves(place.vector(partition, spot)[None, :], source)[0]
+            assert place.imbalance.worth_of_move(place.vector(partition, spot), source) == pytest.approx(
+                worth, abs=1e-9
+            )
             for target in set(range(8)) - set(place.replicas[partition].tolist()):
                 place.put(partition, spot, target)
-                assert place.cost - before == pytest.approx(worth[target], abs=1e-9)
+                assert place.imbalance.cost - before == pytest.approx(worth[target], abs=1e-9)
                 place.put(partition, spot, source)
 
 

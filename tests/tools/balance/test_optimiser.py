@@ -21,7 +21,7 @@ from testkit.balance.clusters import cluster
 def cost(load: ClusterLoad, proposal: Proposal | None = None) -> float:
     """Return the cost from sums that the search has not kept."""
     whole = load if proposal is None else replace(load, replicas=proposal.replicas)
-    return Placement(whole, equal_weights()).cost
+    return Placement(whole, equal_weights()).imbalance.cost
 
 
 def bytes_moved(load: ClusterLoad, proposal: Proposal) -> float:
