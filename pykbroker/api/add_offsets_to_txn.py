@@ -6,13 +6,13 @@ do not send it: TxnOffsetCommit adds that partition (KIP-890).
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may, may_write
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -7,7 +7,6 @@ Apache Kafka never answers an empty list of transactions; this broker answers it
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
@@ -15,6 +14,7 @@ from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_write
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker.runtime.later import Later, gather, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (

@@ -6,10 +6,10 @@ may not describe is refused as a whole, as in Apache Kafka. The error is UNSUPPO
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_describe import (

@@ -6,10 +6,10 @@ in the same group. The error is UNSUPPORTED_VERSION while group.version is 0.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import (

@@ -5,10 +5,10 @@ It deletes empty groups, with all their offsets.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, DeletedRecords
 from pykbroker.replica.partition import Partition
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_records import (

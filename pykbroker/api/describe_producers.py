@@ -7,11 +7,11 @@ hanging transactions, which are open in a partition and unknown to their coordin
 from __future__ import annotations
 
 from pykbroker.coordinator.group.java import hash_map_order
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import check_topic_name
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_producers import (

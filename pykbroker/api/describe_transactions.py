@@ -5,11 +5,11 @@ Topics that the client may not describe are left out.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_describe
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, gather, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import (

@@ -6,13 +6,13 @@ It commits or aborts, even if the same end is requested again. The response is s
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_write
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 

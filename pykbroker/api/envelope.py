@@ -11,12 +11,12 @@ import asyncio
 import ipaddress
 from typing import TYPE_CHECKING
 
-from pykbroker.coordinator.later import judged
 from pykbroker.dispatch.context import ControllerContext, RequestContext
 from pykbroker.dispatch.dispatcher import logged_request
 from pykbroker.dispatch.peers import ForwardedPeer
 from pykbroker.dispatch.principals import decode_principal
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response

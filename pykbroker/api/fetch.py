@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.context import AnyContext, BrokerContext, ControllerContext, is_on_broker, is_on_controller
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.fetches.fetch_plan import TOPIC_IDS_FROM, plan_fetch
 from pykbroker.fetches.waiting_fetch import WaitingFetch
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

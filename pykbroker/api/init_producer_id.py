@@ -7,13 +7,13 @@ the epochs are used up, and an open transaction is aborted first (until then CON
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, judged, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_write
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, judged, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,10 +6,10 @@ It supports all of the classic protocol, also in a group of the consumer protoco
 from __future__ import annotations
 
 from pykbroker.coordinator.group.classic.joining import join_refused
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -5,10 +5,10 @@ It lists the groups that this node coordinates; a client asks every broker.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

@@ -14,12 +14,12 @@ import asyncio
 from collections import Counter
 from functools import partial
 
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.replica.partition import Partition
 from pykbroker.runtime.cold_reads import MAX_ROUNDS
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError

@@ -7,12 +7,12 @@ the client may describe are listed.
 from __future__ import annotations
 
 from pykbroker.coordinator.group.consumer.regex import Pattern, compile_pattern
-from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.coordinator.transaction.states import BY_NAME
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_describe
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_transactions import (
     ListTransactionsRequest,

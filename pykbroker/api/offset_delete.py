@@ -5,10 +5,10 @@ It deletes offsets of topics that no member of the group is subscribed to.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may, may_read_topic
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_delete import (

@@ -7,10 +7,10 @@ version 9).
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, gather, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pykbroker.coordinator.later import Later
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.offset_for_leader_epoch import (

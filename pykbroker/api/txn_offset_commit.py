@@ -8,11 +8,11 @@ of transaction.version 2, adds it.
 from __future__ import annotations
 
 from pykbroker.coordinator.group.transactional import refused
-from pykbroker.coordinator.later import Later, then
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may, may_read_topic
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from itertools import chain
 
-from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.runtime.later import Later, gather, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (

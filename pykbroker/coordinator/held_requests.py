@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pykbroker.coordinator.later import Later, settle
+from pykbroker.runtime.later import Later, settle
 
 #: A request is held no longer than this, because later answers on its connection wait for its answer.
 HOLD_SECONDS = 1.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pykbroker.coordinator.later import Later, then
+from pykbroker.runtime.later import Later, then
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

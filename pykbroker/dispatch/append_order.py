@@ -24,9 +24,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from pykbroker.coordinator.later import CallWhenDone, at_any_time
 from pykbroker.dispatch.context import AnyContext
 from pykbroker.net.connection import Connection
+from pykbroker.runtime.later import CallWhenDone, at_any_time
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker.dispatch.context import BrokerContext
+from pykbroker.runtime.later import CallWhenDone, Later, at_any_time, settle
 
 T = TypeVar("T")
 

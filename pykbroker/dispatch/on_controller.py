@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from pykbroker.coordinator.later import judged
 from pykbroker.dispatch.context import ControllerContext
 from pykbroker.dispatch.peers import ForwardedPeer
+from pykbroker.runtime.later import judged
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")

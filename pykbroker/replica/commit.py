@@ -18,14 +18,13 @@ Invariants:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_log.log_config import MAX_INT64
 from pykbroker_wire.errors import ErrorCode
 
 #: The value of `owed_from` and `readable_to` while no append owes a flush.
 NEVER = MAX_INT64
-WhenCommitted = Callable[[ErrorCode], None]
 
 
 class Waiter:
@@ -33,12 +32,12 @@ class Waiter:
 
     __slots__ = ("callback",)
 
-    def __init__(self, callback: WhenCommitted) -> None:
-        self.callback: WhenCommitted | None = callback
+    def __init__(self, callback: OnOutcome) -> None:
+        self.callback: OnOutcome | None = callback
 
 
 #: Empty lists, which most of the thousands of partitions of a node share; they are never changed.
-_NO_UNFLUSHED: list[tuple[int, WhenCommitted]] = []
+_NO_UNFLUSHED: list[tuple[int, OnOutcome]] = []
 _NO_WAITING: list[tuple[int, int, Waiter]] = []
 
 
@@ -76,7 +75,7 @@ class Commit:
         """Note that no flush is owed. The caller then calls `tell_flushed`, which notifies the waiters."""
         self.owed_from = self.readable_to = NEVER
 
-    def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
+    def when_flushed(self, offset: int, callback: OnOutcome) -> None:
         """Call back as soon as no record before `offset` owes a flush, or with the error if that fails."""
         if offset <= self.owed_from:
             callback(ErrorCode.NONE)
@@ -93,7 +92,7 @@ class Commit:
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
-    def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter:
+    def when_committed(self, offset: int, callback: OnOutcome) -> Waiter:
         """Call back once the high watermark reaches `offset`, or with the error if it will not. The caller has checked
         that the high watermark is below `offset`."""
         self._sequence += 1

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog
@@ -24,22 +25,20 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
     from pykbroker.replica.replica_traffic import PartitionTraffic
-    from pykbroker.storage.follower_gaps import Told
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
-    from pykbroker.storage.truncation_threads import OnTruncated
 
 
 @dataclass(slots=True, frozen=True)
 class FollowerServices:
     """The services that the followers of a node share."""
 
-    truncate: Callable[[LogHandle, int, OnTruncated], None]
-    start_over: Callable[[LogHandle, int, OnTruncated], None]
+    truncate: Callable[[LogHandle, int, OnOutcome], None]
+    start_over: Callable[[LogHandle, int, OnOutcome], None]
     #: called for each disk that fails
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
-    note_gaps: Callable[[LogHandle, PartitionLog, Told], None]
+    note_gaps: Callable[[LogHandle, PartitionLog, OnOutcome], None]
     bytes_in: Counter
 
 
@@ -52,7 +51,7 @@ class FollowedPartition(Protocol):
     def owe_flush(self, log: PartitionLog, offset: int) -> None:
         """Note that records were appended from `offset` on, and that flush.messages is set."""
 
-    def when_flushed(self, offset: int, callback: Told) -> None:
+    def when_flushed(self, offset: int, callback: OnOutcome) -> None:
         """Call back as soon as no record before `offset` owes a flush."""
 
     def tell_readers(self) -> None:
@@ -172,13 +171,13 @@ class PartitionFollower:
             except StorageError as error:
                 raise self._failed(error) from error
 
-    def when_flushed(self, then: Told) -> None:
+    def when_flushed(self, then: OnOutcome) -> None:
         """Call back as soon as no record in the log owes a flush (flush.messages). The next fetch acknowledges these
         records to the leader, and they are then as durable as the topic promises. Raises KafkaError."""
         self._require_role()
         self._partition.when_flushed(self.handle.open().log_end_offset, then)
 
-    def note_gaps(self, then: Told) -> None:
+    def note_gaps(self, then: OnOutcome) -> None:
         """Call back as soon as the entry that this log has gaps is durable, or with the error if writing it fails."""
         log = self.handle.open()
         if log is self._gaps_noted:
@@ -192,13 +191,13 @@ class PartitionFollower:
 
         self._services.note_gaps(self.handle, log, noted)
 
-    def truncate_to(self, offset: int, then: OnTruncated) -> None:
+    def truncate_to(self, offset: int, then: OnOutcome) -> None:
         """Cut off all records from `offset` on. `then` is called when that is durable, or with the error. Raises
         KafkaError."""
         self._require_role()
         self._services.truncate(self.handle, offset, then)
 
-    def start_over(self, offset: int, then: OnTruncated) -> None:
+    def start_over(self, offset: int, then: OnOutcome) -> None:
         """Delete all records, so that the log is empty at `offset`. `then` as in `truncate_to`. Raises KafkaError."""
         self._require_role()
         self._services.start_over(self.handle, offset, then)

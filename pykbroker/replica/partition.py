@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.commit import Commit, Waiter, WhenCommitted
+from pykbroker.replica.commit import Commit, Waiter
 from pykbroker.replica.follower import PartitionFollower
 from pykbroker.replica.leader import PartitionLeader
 from pykbroker.replica.low_watermark import LowWatermark
 from pykbroker.replica.progress import ANY_EPOCH, UNKNOWN, FollowerFetch
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
@@ -423,7 +424,7 @@ class Partition:
         log = self.handle.log
         return log is not None and log.high_watermark > offset
 
-    def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter | None:
+    def when_committed(self, offset: int, callback: OnOutcome) -> Waiter | None:
         """Call back as soon as all records before `offset` are committed, or with the error if they will not be. Return
         the argument for `forget`, or None if the callback was called at once."""
         log = self.handle.log
@@ -504,7 +505,7 @@ class Partition:
         self.advance()
         self._commit.tell_flushed()
 
-    def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
+    def when_flushed(self, offset: int, callback: OnOutcome) -> None:
         """Call back as soon as no record before `offset` owes a flush, or with the error if the flush fails."""
         if self.handle.log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)

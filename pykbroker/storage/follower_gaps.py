@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pykbroker_log.partition_log import PartitionLog
 
 #: Called with the outcome.
-Told = Callable[[ErrorCode], None]
 
 
 class FollowerGaps:
@@ -36,9 +36,9 @@ class FollowerGaps:
         self._directories = directories
         self._failed = failed
         # The callbacks of the next write, by directory. A directory that is a key here is being written.
-        self._waiting: dict[LogDir, list[Told]] = {}
+        self._waiting: dict[LogDir, list[OnOutcome]] = {}
 
-    def note(self, handle: LogHandle, log: PartitionLog, then: Told) -> None:
+    def note(self, handle: LogHandle, log: PartitionLog, then: OnOutcome) -> None:
         """Call back once the entry of the log is durable, or with the error if it is not."""
         log_dir = self._directories.holding(handle.topic, handle.index)
         if log_dir is None:
@@ -53,12 +53,12 @@ class FollowerGaps:
         else:
             self._write(log_dir, [then])
 
-    def _write(self, log_dir: LogDir, told: list[Told]) -> None:
+    def _write(self, log_dir: LogDir, told: list[OnOutcome]) -> None:
         self._waiting[log_dir] = []
         written = self._runtime.run_blocking(log_dir.checkpoints.prepare_cleaner_offsets())
         written.add_done_callback(partial(self._written, log_dir, told))
 
-    def _written(self, log_dir: LogDir, told: list[Told], done: asyncio.Future[None]) -> None:
+    def _written(self, log_dir: LogDir, told: list[OnOutcome], done: asyncio.Future[None]) -> None:
         waiting = self._waiting.pop(log_dir)
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if isinstance(error, StorageError):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-OnTruncated = Callable[[ErrorCode], None]
 
 
 class TruncationThreads:
@@ -42,7 +42,7 @@ class TruncationThreads:
         # Callbacks that wait until no thread works in the folder.
         self._afterwards: dict[LogHandle, Callable[[], None]] = {}
 
-    def begin(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
+    def begin(self, handle: LogHandle, offset: int, then: OnOutcome) -> None:
         """Cut off everything from `offset` on. `then` is called when the cut is durable, or with the error if it
         failed; at once if there is nothing to cut off. Raises KafkaError."""
         log = handle.open()
@@ -52,7 +52,7 @@ class TruncationThreads:
         else:
             self._run(handle, log, truncation, then)
 
-    def begin_start_over(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
+    def begin_start_over(self, handle: LogHandle, offset: int, then: OnOutcome) -> None:
         """Remove everything; the log will be empty and start at `offset`. Otherwise like `begin`."""
         log = handle.open()
         self._run(handle, log, self._decide(handle, lambda: log.begin_start_over(offset)), then)
@@ -64,7 +64,7 @@ class TruncationThreads:
             self._failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
 
-    def _run(self, handle: LogHandle, log: PartitionLog, truncation: Truncation, then: OnTruncated) -> None:
+    def _run(self, handle: LogHandle, log: PartitionLog, truncation: Truncation, then: OnOutcome) -> None:
         handle.begin_truncation()
         thread = self._runtime.run_blocking(truncation.run)
         self._threads[handle] = thread
@@ -75,7 +75,7 @@ class TruncationThreads:
         handle: LogHandle,
         log: PartitionLog,
         truncation: Truncation,
-        then: OnTruncated,
+        then: OnOutcome,
         done: asyncio.Future[None],
     ) -> None:
         del self._threads[handle]

@@ -10,9 +10,9 @@ import pytest
 
 from pykbroker.controller.brokers import HeartbeatReply, heartbeat
 from pykbroker.controller.result import Result
-from pykbroker.coordinator.later import judged
 from pykbroker.metadata.features import group_version, transaction_version
 from pykbroker.metadata.records import decode_record, encode_records
+from pykbroker.runtime.later import judged
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.stored.metadata import (

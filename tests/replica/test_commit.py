@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.commit import NEVER, Commit, Waiter, WhenCommitted
+from pykbroker.replica.commit import NEVER, Commit, Waiter
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -12,7 +13,7 @@ class Heard:
     def __init__(self) -> None:
         self.codes: list[tuple[str, ErrorCode]] = []
 
-    def as_(self, name: str) -> WhenCommitted:
+    def as_(self, name: str) -> OnOutcome:
         return lambda code: self.codes.append((name, code))
 
     def take(self) -> list[str]:

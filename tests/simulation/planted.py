@@ -20,7 +20,6 @@ from pykbroker.controller.active import ActiveController
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState, HeldElections
 from pykbroker.coordinator.host import Host
-from pykbroker.coordinator.later import at_any_time
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import RequestVerification
 from pykbroker.coordinator.transaction.shard import TransactionShard
@@ -36,6 +35,7 @@ from pykbroker.replica.fetching.partition_fetch import NO_EPOCH, PartitionFetch
 from pykbroker.replica.fetching.session import Position
 from pykbroker.replica.follower import PartitionFollower
 from pykbroker.replica.leader import PartitionLeader
+from pykbroker.runtime.later import at_any_time
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_raft import batches
 from pykbroker_raft.election_state import ElectionState

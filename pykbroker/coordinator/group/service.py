@@ -24,12 +24,12 @@ from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.group.transactional import TransactionalOffsets, refused
 from pykbroker.coordinator.kept_count import KeptCount
-from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import Verifier
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.metadata.features import group_version
 from pykbroker.metadata.image import ConfigResource
+from pykbroker.runtime.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from pykbroker_wire.messages.consumer_group_heartbeat import (

@@ -16,10 +16,10 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.coordinator.group.records import offset_record
-from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker.coordinator.machine import CoordinatorRuntime, client_code
 from pykbroker.coordinator.request_guards import RequestVerification, Verifier
 from pykbroker.coordinator.result import Result, Token
+from pykbroker.runtime.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

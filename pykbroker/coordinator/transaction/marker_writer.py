@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from pykbroker.runtime.later import Later
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

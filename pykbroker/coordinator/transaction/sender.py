@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.markers import DueMarkers, LeaderOf, MarkerJob, MarkerQueue
 from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.runtime.later import Later
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykbroker.coordinator.group.java import partition_for
 from pykbroker.coordinator.kept_count import KeptCount
-from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.markers import MarkerJob
@@ -33,6 +32,7 @@ from pykbroker.coordinator.transaction.shard import (
 from pykbroker.coordinator.transaction.states import TransactionState
 from pykbroker.metadata.features import transaction_version
 from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from pykbroker.runtime.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import NO_SEQUENCE

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.sender import SendToBroker
 from pykbroker.coordinator.transaction.shard import EPOCH_BUMP_FROM, Producer
 from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from pykbroker.runtime.later import Later, then
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

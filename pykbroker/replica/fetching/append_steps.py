@@ -16,7 +16,7 @@ from typing import Protocol
 from pykbroker.replica.fetching.fetcher import AppendRecords
 from pykbroker.replica.fetching.partition_fetch import FetchedLog
 from pykbroker.replica.fetching.pieces import BatchPiece, pieces
-from pykbroker.storage.follower_gaps import Told
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
@@ -28,13 +28,13 @@ class FollowerLog(FetchedLog, Protocol):
 
     def agree(self, high_watermark: int, log_start_offset: int) -> None: ...
 
-    def note_gaps(self, then: Told) -> None: ...
+    def note_gaps(self, then: OnOutcome) -> None: ...
 
-    def when_flushed(self, then: Told) -> None: ...
+    def when_flushed(self, then: OnOutcome) -> None: ...
 
-    def truncate_to(self, offset: int, then: Told) -> None: ...
+    def truncate_to(self, offset: int, then: OnOutcome) -> None: ...
 
-    def start_over(self, offset: int, then: Told) -> None: ...
+    def start_over(self, offset: int, then: OnOutcome) -> None: ...
 
 
 class AppendSteps:
@@ -94,7 +94,7 @@ class AppendSteps:
             return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
         return piece.has_gap and self._waits_for(follower.note_gaps)
 
-    def _waits_for(self, begin: Callable[[Told], None]) -> bool:
+    def _waits_for(self, begin: Callable[[OnOutcome], None]) -> bool:
         """Call `begin`, which calls back now or later. Return True if it has not called back yet. Raises KafkaError if
         it called back with an error."""
         told: list[ErrorCode] = []

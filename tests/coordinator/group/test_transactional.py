@@ -14,8 +14,8 @@ from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.transactional import TransactionalOffsets
-from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.runtime.later import Later
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -10,13 +10,13 @@ import asyncio
 from typing import Any, cast
 
 from pykbroker.config.load import load
-from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition, Transaction, transaction_record
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.shard import Producer, TransactionShard
 from pykbroker.metadata.features import TRANSACTION_VERSION
+from pykbroker.runtime.later import Later
 from pykbroker_log.partition_log import AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.write_txn_markers import (

@@ -1,8 +1,15 @@
 """Answers that are available now or come later.
 
-Handlers return a response or a future of one. These functions transform, chain and join such answers and keep both
-forms possible. An error is a field of the answer and is not raised. Only `settle` passes on an exception, and `judged`
-turns it into an answer.
+There are three ways to say "later", and each has its place:
+
+* `Later` is a value, or a future of it. Handlers and coordinators return it, because most answers are there at once.
+  These functions transform, chain and join such answers and keep both forms possible.
+* `OnOutcome` is a callback for work of storage/ and replica/ that has no value, only an end. It costs no turn of the
+  loop.
+* `Promise` (net/promise.py) is the answer of a request that waits. It calls its connection at once, without the loop.
+
+An error is a field of the answer and is not raised. Only `settle` passes on an exception, and `judged` turns it into an
+answer.
 """
 
 from __future__ import annotations
@@ -11,12 +18,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar, Union, cast
 
-from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 Later: TypeAlias = Union[T, "asyncio.Future[T]"]
+#: Called once, with NONE or with the error. It may be called before the function returns that takes it.
+OnOutcome: TypeAlias = Callable[[ErrorCode], None]
 
 
 class CallWhenDone(Protocol):

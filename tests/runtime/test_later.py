@@ -1,0 +1,118 @@
+"""Answers that are there now or come later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pykbroker.runtime.later import Later, and_then, gather, judged, settle, then
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def settled(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the callbacks that are due, and those that follow from them."""
+    for _ in range(5):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+
+def future(value: Later[int]) -> asyncio.Future[int]:
+    assert isinstance(value, asyncio.Future)
+    return value
+
+
+def coming(value: asyncio.Future[int]) -> Later[int]:
+    return value
+
+
+def test_an_answer_that_is_there_makes_no_future() -> None:
+    assert then(2, str) == "2"
+    assert and_then(2, lambda value: value + 1) == 3
+    assert gather([1, 2]) == [1, 2]
+    assert gather([]) == []
+
+
+def test_each_step_follows_when_the_answer_before_it_has_come(loop: asyncio.AbstractEventLoop) -> None:
+    first: asyncio.Future[int] = loop.create_future()
+    second: asyncio.Future[int] = loop.create_future()
+
+    def times_second(value: int) -> Later[int]:
+        return then(coming(second), lambda by: value * by)
+
+    risen: Later[int] = then(coming(first), lambda value: value + 1)
+    chained = future(and_then(risen, times_second))
+    first.set_result(2)
+    settled(loop)
+    assert not chained.done()
+    second.set_result(10)
+    settled(loop)
+    assert chained.result() == 30
+
+
+def test_a_client_that_leaves_ends_the_wait_that_is_under_way(loop: asyncio.AbstractEventLoop) -> None:
+    first, second = loop.create_future(), loop.create_future()
+    chained = future(and_then(coming(first), lambda _: second))
+    first.set_result(1)
+    settled(loop)
+    chained.cancel()
+    settled(loop)
+    assert second.cancelled()
+    parts = [loop.create_future() for _ in range(2)]
+    joined = gather([7, *parts])
+    assert isinstance(joined, asyncio.Future)
+    joined.cancel()
+    settled(loop)
+    assert all(part.cancelled() for part in parts)
+
+
+def test_all_answers_come_in_their_order_when_the_last_has_come(loop: asyncio.AbstractEventLoop) -> None:
+    late, later = loop.create_future(), loop.create_future()
+    joined = gather([late, 2, later])
+    assert isinstance(joined, asyncio.Future)
+    later.set_result(3)
+    settled(loop)
+    assert not joined.done()
+    late.set_result(1)
+    settled(loop)
+    assert joined.result() == [1, 2, 3]
+
+
+def test_a_verdict_becomes_an_answer_and_a_bug_stays_an_error(loop: asyncio.AbstractEventLoop) -> None:
+    def ended(error: Exception | None) -> asyncio.Future[str]:
+        inner: asyncio.Future[int] = loop.create_future()
+        found = judged(inner, str, lambda verdict: verdict.code.name)
+        if error is None:
+            inner.set_result(5)
+        else:
+            inner.set_exception(error)
+        settled(loop)
+        return found
+
+    assert ended(None).result() == "5"
+    assert ended(KafkaError(ErrorCode.NOT_COORDINATOR)).result() == "NOT_COORDINATOR"
+    assert isinstance(ended(ZeroDivisionError()).exception(), ZeroDivisionError)
+
+
+def test_an_action_runs_even_if_its_caller_has_left(loop: asyncio.AbstractEventLoop) -> None:
+    ran: list[str] = []
+    left: asyncio.Future[None] = loop.create_future()
+    left.cancel()
+    settle(left, lambda: ran.append("left"))
+    waits: asyncio.Future[int] = loop.create_future()
+    inner: asyncio.Future[int] = loop.create_future()
+    settle(waits, lambda: inner)
+    inner.set_result(4)
+    settled(loop)
+    fails: asyncio.Future[int] = loop.create_future()
+    settle(fails, lambda: 1 // 0)
+    assert (ran, waits.result()) == (["left"], 4)
+    assert isinstance(fails.exception(), ZeroDivisionError)
