@@ -1,9 +1,23 @@
 """Runs a raft node: gives it time, messages and a disk, and carries out its `Ready`.
 
-Responsible for the order of actions. quorum-state is on the disk before any message that depends on it is sent. The log
-is written at once, on the loop (a copy into the page cache), and fsynced on a thread: one fsync at a time, and appends
-during it share the next. Other blocking calls (quorum-state, installing a snapshot, writing one) hold back further
-inputs or run in parallel. Not responsible for any decision: `pykbroker_raft` decides.
+Responsible for the order of actions. The loop has these duties (`_work`):
+
+1. Take the node's `Ready`. It lists everything that the inputs so far have caused.
+2. If it has an election state or the last piece of a snapshot, make that durable on a thread (`_begin`). Until then the
+   loop stands still and inputs wait, because every message of this Ready depends on it.
+3. Write the log, in the order of the Ready: an append is a copy into the page cache, a truncation cuts (`_write`). If
+   the disk is full, wait for room and go on with the same step (`_wait_for_room`).
+4. Send the requests and then the replies (`_send`, `_reply`). No message waits for an fsync of the log, because the
+   node counts only what `flushed` has reported.
+5. Begin an fsync if the Ready asks for one (`MetadataFlush`). It runs on a thread, one at a time, and appends during it
+   share the next. Its end is an input.
+6. Note the high watermark, and then a change of the leader, for the listeners.
+7. Begin again at 1 until the Ready is empty. Then run the next input: a request, an answer, a timer, the end of a
+   flush. Inputs never run inside each other.
+8. If no input waits, set the timer to the node's deadline, report what this replica knows of the quorum, and call the
+   listeners with what is committed. A listener may append at once: its Ready follows the one that called it.
+
+Not responsible for any decision: `pykbroker_raft` decides.
 
 A disk error or a broken rule ends this replica: it no longer leads, `append` raises, and `failed` has the error. The
 node above decides what to do about it.
@@ -24,6 +38,7 @@ from pykbroker.net.connection import CloseConnection
 from pykbroker.quorum.awaited_answers import AwaitedAnswers, fill
 from pykbroker.quorum.blocking_calls import BlockingCalls
 from pykbroker.quorum.channel import NoPeers, QuorumPeers, response_to
+from pykbroker.quorum.deadline_timer import DeadlineTimer
 from pykbroker.quorum.describe_quorum import describe_quorum
 from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.metadata_flush import MetadataFlush
@@ -100,8 +115,7 @@ class QuorumDriver:
         self._busy = False  # a blocking step is under way, and inputs wait
         self._working = False
         self._stopped = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._timer = DeadlineTimer(runtime.loop, self._tick)
         self._answers = AwaitedAnswers(runtime.loop)
         self._snapshots_due = SnapshotsDue(
             runtime,
@@ -250,8 +264,7 @@ class QuorumDriver:
         self._started.flush.close()
         self._started.snapshots.close()
         self._snapshots_due.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._answers.cancel_all()
         self._peers.close()
         await self._calls.all_returned()
@@ -368,7 +381,7 @@ class QuorumDriver:
         finally:
             self._working = False
         if not self._stopped:
-            self._arm_timer()
+            self._timer.set(self.node.deadline_ms, may_begin=self.failed is None and not self._busy)
         self._lines.voters(self.node.voters, self.kraft_version, self.node.history.electors)
         if self._handed_on is not None and not self._handed_on.done():
             state = self.node.state
@@ -545,8 +558,7 @@ class QuorumDriver:
         # Their connections close. The reason was logged above, once.
         self._answers.cancel_all()
         self._inputs.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._started is not None:
             self._started.flush.close()
             self._listeners.leader_changed(LeaderChange(None, self.epoch))
@@ -555,21 +567,7 @@ class QuorumDriver:
 
     # Time and listeners
 
-    def _arm_timer(self) -> None:
-        deadline = self.node.deadline_ms
-        if self._timer is not None:
-            if deadline == self._timer_at_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None and self.failed is None and not self._busy:
-            self._timer_at_ms = deadline
-            # Set it half a millisecond late: if the timer fires at exactly 0.02 s, `_now` may read 19 ms, and nothing
-            # would be due.
-            self._timer = self._runtime.loop.call_at((deadline + 0.5) / 1000, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self._input(lambda: self.node.tick(self._now()))
 
     def _tell(self) -> None:

@@ -51,11 +51,13 @@ class Commit:
         self.owed_from = NEVER
         #: the offset that the high watermark must not pass before that flush
         self.readable_to = NEVER
+        # Each offset here is above `owed_from`.
         self._unflushed = _NO_UNFLUSHED
-        # A heap ordered by offset. The sequence number keeps callbacks for the same offset in their order.
+        # A heap ordered by offset, and each offset is above the high watermark. The sequence number keeps callbacks
+        # for the same offset in their order.
         self._waiting = _NO_WAITING
         self._sequence = 0
-        # The number of forgotten waiters in the heap.
+        # The number of forgotten waiters in the heap, at most half of it.
         self._forgotten = 0
 
     # -- flush --------------------------------------------------------------------------------------------------------

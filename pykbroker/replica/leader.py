@@ -77,7 +77,9 @@ class PartitionLeader:
         self.leader_epoch: int = image.leader_epoch
         #: the end of the log when the epoch began; None while the log has not been opened
         self.start_offset: int | None = None
+        # One for each other broker of `replicas`, and no more.
         self._followers: dict[int, FollowerProgress] = {} if before is None else before._followers
+        #: its partition epoch is the newest that this broker has received
         self.isr = Isr(image.isr, image.partition_epoch)
         self._set_replicas(image)
 
@@ -96,7 +98,9 @@ class PartitionLeader:
         self._set_replicas(image)
 
     def _set_replicas(self, image: PartitionImage) -> None:
+        #: the replica set of the newest metadata, with this broker; the first is the preferred leader
         self.replicas = image.replicas
+        # The replicas that a reassignment adds. They are in `replicas` too, and do not count in `wanted_replicas`.
         self._adding = image.adding_replicas
         followers = [replica for replica in image.replicas if replica != self._judgement.node_id]
         self._followers = {replica: self._followers.get(replica) or FollowerProgress(replica) for replica in followers}

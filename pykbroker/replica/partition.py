@@ -69,18 +69,19 @@ class Partition:
         self.topic = handle.topic
         self.index = handle.index
         self.topic_id = handle.topic_id
+        #: -1 before the first `update`, and then it only rises
         self.leader_epoch = -1
+        #: exactly one of the two roles is set after the first `update`, and neither after `detach`
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        # The metadata that has come since a truncation began.
+        # The metadata that has come since a truncation began; None unless the log is being truncated.
         self._next: PartitionImage | None = None
         self._next_config: LogConfig | None = None
         #: changes with each loss of the leadership or the log, after which earlier appends may have been cut off
         self.reign = 0
-        #: True if flush.messages is set, or if a flush that it required is under way
+        #: True if flush.messages is set, and as long as `_commit` owes a flush
         self.promises_flush = False
-        #: in the order of their arrival: the fetch that has waited longest is notified first, in the same order in each
-        #: run
+        #: in the order of their arrival, in which they are notified
         self.fetch_waiters: dict[ParkedFetch, None] = {}
         #: None if this node does not report its load
         self.traffic = None if shared.new_traffic is None else shared.new_traffic()

@@ -88,16 +88,24 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
+        #: the last record in the log; replay alone changes it
         self.stored: GroupMetadataValue | None = None
+        #: `move_to` changes both, and only as TRANSITIONS allows
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.DEAD
         #: when the state last changed; -1 after a record of a version before 2
         self.state_timestamp_ms = now_ms
+        #: rises by one with the end of each join phase
         self.generation = 0
+        #: set by the first member, and kept when the group becomes empty
         self.protocol_type: str | None = None
+        #: the protocol of this generation; None before the first generation, and in one without members
         self.protocol_name: str | None = None
+        #: the id of a member; None without members
         self.leader: str | None = None
+        #: in the order in which they joined
         self.members: dict[str, Member] = {}
+        #: instance id -> id of its member, which is in `members`
         self.static_members: dict[str, str] = {}
         #: member ids that were given out (KIP-394), while their member has not come back yet
         self.pending_join: set[str] = set()
