@@ -341,7 +341,8 @@ def test_fetch_by_topic_id(node: Node) -> None:
 
 def test_offsets_go_with_their_topic(node: Node) -> None:
     node.ask(offset_commit.handle, commit(("t", TOPIC_ID, (0,)), ("u", b"u" * 16, (0,))), 9)
-    delta = SimpleNamespace(topics_changed={}, topics_deleted={TOPIC_ID: node.metadata.image.topics.by_name["t"]})
+    gone = {TOPIC_ID: node.metadata.image.topics.by_name["t"]}
+    delta = SimpleNamespace(topics=SimpleNamespace(changed={}, deleted=gone))
     node.groups.publish(cast(Any, delta), node.metadata.image, node.metadata.image)
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     assert [one.name for one in node.ask(offset_fetch.handle, request, 9).groups[0].topics] == ["u"]

@@ -43,13 +43,11 @@ def test_another_word_says_what_to_install(word: str) -> None:
     assert not any(name.startswith("pykbroker.tools") for name in loaded)
 
 
-@pytest.mark.parametrize("word", ["topics", "produce"])
-def test_a_package_that_is_missing_beside_the_others(word: str) -> None:
+def test_a_package_that_is_missing_beside_the_others() -> None:
     """An application that has click, or another kafka-python, need not have what a command asks for."""
-    words = (["list"] if word == "topics" else ["t"]) + ["-b", "127.0.0.1:1"]
-    status, _, err, _ = run_without(["kafka"], word, *words)
+    status, _, err, _ = run_without(["kafka"], "produce", "t", "-b", "127.0.0.1:1")
     assert status == 2
-    assert err.startswith(f"pykbroker: `pykbroker {word}` needs more packages: pip install 'click")
+    assert err.startswith("pykbroker: `pykbroker produce` needs more packages: pip install 'click")
 
 
 @pytest.mark.parametrize("words", [[], ["--help"]])

@@ -98,7 +98,7 @@ class ConsumerBench(Bench):
             if racks is None
             else {node_id: _broker(node_id, rack) for node_id, rack in enumerate(racks, 1)},
         )
-        delta = cast(Any, SimpleNamespace(topics_changed=changed, topics_deleted=deleted))
+        delta = cast(Any, SimpleNamespace(topics=SimpleNamespace(changed=changed, deleted=deleted)))
         names = self.topics.publish(delta, old, new)
         self.carry_out(self.shard.topics_changed(names, self.now_ms), None)
         names_and_ids = [(topic.name, topic.id) for topic in deleted.values()]

@@ -155,7 +155,7 @@ def test_a_broker_without_a_name_warns_once_and_is_at_localhost(world: World, ca
 )
 def test_replicas_without_metadata_stop_a_quorum_of_one_on_every_address(servers: str, is_refused: bool) -> None:
     config = load(COMBINED | {"controller.quorum.bootstrap.servers": servers})
-    log_dirs = [cast(LogDir, SimpleNamespace(path="/data", partitions={("t", 0): None}))]
+    log_dirs = [cast(LogDir, SimpleNamespace(path="/data", folders=SimpleNamespace(partitions={("t", 0): None})))]
     controllers = with_name(config.listeners, "m.example.org").controller
     refused = pytest.raises(StartError, match="has no records") if is_refused else nullcontext()
     with refused:

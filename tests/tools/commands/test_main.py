@@ -162,7 +162,8 @@ def test_each_summary_is_the_first_line_of_the_help() -> None:
 def test_each_command_has_an_example_whose_words_it_takes(ctx: click.Context, command: click.Command) -> None:
     path = ctx.command_path.split()
     for line in reference.leaf_example(command).splitlines():
-        words = shlex.split(line.partition(" | ")[0].partition(" > ")[0].partition(" < ")[0])
+        (part,) = (part for part in line.split(" | ") if part.startswith("pykbroker "))
+        words = shlex.split(part.partition(" > ")[0].partition(" < ")[0])
         assert words[: len(path)] == path
         command.make_context(ctx.info_name, words[len(path) :], parent=ctx.parent)
 
