@@ -7,7 +7,6 @@ it is about to end with an error.
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -65,12 +64,15 @@ def _without_tls(address: str, protocol: str, plain: Callable[[str], AskedNode])
 def _takes_tls(address: str) -> bool:
     """Return True if a handshake succeeds, or if an alert of TLS ends it, for example because a certificate is
     missing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    # Nothing is sent over this connection.
-    context.verify_mode = ssl.CERT_NONE
 
     def handshake(connection: socket.socket) -> bool:
+        # Nearly all commands that fail find a closed port. They do not wait for this import.
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        # Nothing is sent over this connection.
+        context.verify_mode = ssl.CERT_NONE
         try:
             with context.wrap_socket(connection):
                 return True
