@@ -144,9 +144,10 @@ def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | 
         if given.faults_host:
             raise ConfigError("--faults-host goes with --faults")
         return None
-    from pykbroker.testing.faults_server import FaultsServer
+    from pykbroker.testing.faults_server import FaultsServer, require_servable
 
-    return FaultsServer(given.faults, config, given.faults_host)
+    require_servable(config)
+    return FaultsServer(given.faults, given.faults_host)
 
 
 def _run_cluster(given: argparse.Namespace, tree: str) -> int:

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server: a connection has one request at a time; there are no files and no TLS.
 
 h11 decodes and encodes the protocol; this module has the connections. Responsible for bounds (the size of a request,
-the time without progress, the number of connections) and for the order of writes. `HttpHandler` is responsible for the
-meaning of a request.
+the time until it has arrived, the number of connections) and for the order of writes. `HttpHandler` is responsible for
+the meaning of a request, and for the time that its answer takes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 16 << 10
 _BACKLOG: Final = 64
-#: A connection ends after this time if no request comes, or if its client does not read.
-_SILENCE_SECONDS: Final = 30
+#: A connection ends after this time if no whole request has arrived, or if its client does not read.
+SILENCE_SECONDS: Final = 30
 #: The parts of a body that are written in one turn of the loop; between two turns the loop does other work.
 _PARTS_PER_TURN: Final = 500
 
 
 @dataclass(slots=True, frozen=True)
 class HttpRequest:
-    """`target`: path and query as they were sent. Names of headers are in lower case."""
+    """`target`: path and query as they were sent. Names of headers are in lower case. The values of a header that came
+    several times are joined by commas, as RFC 9110 5.3 has it. `body`: None if it is longer than the bounds allow."""
 
     method: str
     target: str
     headers: dict[str, str]
+    body: bytes | None = b""
 
 
 @dataclass(slots=True)
@@ -52,13 +54,41 @@ class HttpResponse:
 HttpHandler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
+@dataclass(slots=True, frozen=True)
+class HttpBounds:
+    """`connections`: a further connection is closed at once. `body_bytes`: a longer body is read and dropped, and its
+    request has the body None; with 0 no body is kept. `silence_seconds`: the time until a request has arrived, and
+    the time in which a client must read."""
+
+    connections: int = MAX_CONNECTIONS
+    body_bytes: int = 0
+    silence_seconds: float = SILENCE_SECONDS
+
+
+def plain_refusal(status: int, reason: str) -> HttpResponse:
+    """Return the response to bytes that are no request of HTTP."""
+    return HttpResponse(status, [f"{reason}\n"])
+
+
 class HttpServer:
     """Call `open` once and `close` once."""
 
-    def __init__(self, runtime: Runtime, host: str, port: int, handler: HttpHandler) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        host: str,
+        port: int,
+        handler: HttpHandler,
+        *,
+        bounds: HttpBounds | None = None,
+        refusal: Callable[[int, str], HttpResponse] = plain_refusal,
+    ) -> None:
+        """`refusal`: makes the response to bytes that are no request, from a status and a reason."""
         self._runtime = runtime
         self._address = host, port
         self._handler = handler
+        self._bounds = bounds or HttpBounds()
+        self._refusal = refusal
         self._socket: ListeningSocket | None = None
         self._connections: set[_Connection] = set()
 
@@ -80,13 +110,26 @@ class HttpServer:
             connection.end()
 
     def _accept(self) -> asyncio.BaseProtocol:
-        return _Connection(self._runtime.loop, self._handler, self._connections)
+        return _Connection(self._runtime.loop, self._handler, self._connections, self._bounds, self._refusal)
 
 
 class _Connection(asyncio.Protocol):
     """A connection, which is in `connections` while it is open."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handler: HttpHandler, connections: set[_Connection]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: HttpHandler,
+        connections: set[_Connection],
+        bounds: HttpBounds,
+        refusal: Callable[[int, str], HttpResponse],
+    ) -> None:
+        self._bounds = bounds
+        self._refusal = refusal
+        #: the body of the request that is read; None if it has become too long
+        self._body: bytearray | None = bytearray()
+        #: True after bytes that are no request; further bytes are dropped
+        self._is_refused = False
         self._loop = loop
         self._handler = handler
         self._connections = connections
@@ -104,7 +147,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._connections) >= MAX_CONNECTIONS:
+        if len(self._connections) >= self._bounds.connections:
             self.end()
             return
         self._connections.add(self)
@@ -115,10 +158,11 @@ class _Connection(asyncio.Protocol):
         self._transport = self._parts = None
         if self._answering is not None:
             self._answering.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wait_no_longer()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         self._http.receive_data(data)
         self._read()
 
@@ -140,9 +184,12 @@ class _Connection(asyncio.Protocol):
     # Reading.
 
     def _wait(self) -> None:
+        self._wait_no_longer()
+        self._timer = self._loop.call_later(self._bounds.silence_seconds, self.end)
+
+    def _wait_no_longer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(_SILENCE_SECONDS, self.end)
 
     def _read(self) -> None:
         """Read until a request is complete, or no bytes are left. The next request is read after this request is
@@ -160,9 +207,24 @@ class _Connection(asyncio.Protocol):
                 break
             if isinstance(event, h11.Request):
                 self._request = event
+                self._body = bytearray()
+            elif isinstance(event, h11.Data):
+                self._add_to_body(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                self._answering = self._loop.create_task(self._answer(self._request))
+                # The handler decides how long an answer may take, for example one that waits for an event.
+                self._wait_no_longer()
+                body = None if self._body is None else bytes(self._body)
+                self._answering = self._loop.create_task(self._answer(self._request, body))
         self._take_more(False)
+
+    def _add_to_body(self, data: bytes) -> None:
+        """Keep a part of the body. The rest of a body that is too long is read and dropped: if the connection was
+        closed before, the client would not receive the answer."""
+        if self._body is None or not self._bounds.body_bytes:
+            return
+        self._body += data
+        if len(self._body) > self._bounds.body_bytes:
+            self._body = None
 
     def _take_more(self, wanted: bool) -> None:
         if self._transport is None or self._transport.is_closing() or wanted is self._may_read:
@@ -177,17 +239,27 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         logger.info("A request over HTTP is refused: %s", error)
         if self._http.our_state is h11.IDLE:
-            self._send(h11.Response(status_code=error.error_status_hint, headers=[("connection", "close")]))
+            response = self._refusal(error.error_status_hint, str(error))
+            head = [("content-type", response.content_type), ("connection", "close"), *response.headers]
+            self._send(h11.Response(status_code=response.status, headers=head))
+            self._send(h11.Data(data="".join(response.parts).encode()))
             self._send(h11.EndOfMessage())
-        self._transport.close()
+        # The connection ends when its client ends it, or after the time for a request. If it was closed while bytes
+        # come, the operating system would reset it, and the client would not receive the response.
+        self._is_refused = True
+        self._transport.write_eof()
+        self._take_more(True)
 
     # Writing.
 
-    async def _answer(self, request: h11.Request) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    async def _answer(self, request: h11.Request, body: bytes | None) -> None:
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in request.headers:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         method = request.method.decode("latin-1")
         try:
-            response = await self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
+            response = await self._handler(HttpRequest(method, request.target.decode("latin-1"), headers, body))
         except Exception:
             logger.exception("A request over HTTP failed: %s", method)
             if self._transport is not None:

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from pykbroker.net import http_server
-from pykbroker.net.http_server import HttpRequest, HttpResponse, HttpServer
+from pykbroker.net.http_server import HttpBounds, HttpRequest, HttpResponse, HttpServer
 from pykbroker.runtime import OsRuntime
 
 LINES = 20_000
@@ -19,6 +19,10 @@ MB = 1 << 20
 async def handle(request: HttpRequest) -> HttpResponse:
     if request.target == "/long":
         return HttpResponse(200, (f"line {number}\n" for number in range(LINES)))
+    if request.target == "/size":
+        return HttpResponse(200, [f"{None if request.body is None else len(request.body)}\n"])
+    if request.target == "/later":
+        await asyncio.sleep(0.2)
     return HttpResponse(200, [f"{request.method} {request.target} {request.headers.get('x', '')}\n"])
 
 
@@ -26,9 +30,9 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
 
 
-def serve(scenario: Callable[[Connect], Awaitable[None]]) -> None:
+def serve(scenario: Callable[[Connect], Awaitable[None]], bounds: HttpBounds | None = None) -> None:
     async def main() -> None:
-        server = HttpServer(OsRuntime(asyncio.get_running_loop()), "127.0.0.1", 0, handle)
+        server = HttpServer(OsRuntime(asyncio.get_running_loop()), "127.0.0.1", 0, handle, bounds=bounds)
         await server.open()
         try:
             async with asyncio.timeout(60):
@@ -117,8 +121,7 @@ def test_a_silent_connection_ends() -> None:
         assert await reader.read() == b""
         writer.close()
 
-    with mock.patch.object(http_server, "_SILENCE_SECONDS", 0.05):
-        serve(scenario)
+    serve(scenario, HttpBounds(silence_seconds=0.05))
 
 
 def test_a_request_that_comes_byte_by_byte_has_its_time_and_no_more() -> None:
@@ -131,8 +134,28 @@ def test_a_request_that_comes_byte_by_byte_has_its_time_and_no_more() -> None:
             await asyncio.wait({end}, timeout=0.01)
         writer.close()
 
-    with mock.patch.object(http_server, "_SILENCE_SECONDS", 0.2):
-        serve(scenario)
+    serve(scenario, HttpBounds(silence_seconds=0.2))
+
+
+@pytest.mark.parametrize(("size", "status"), [(0, b"0"), (9, b"9"), (10, b"10"), (11, b"None"), (4 * MB, b"None")])
+def test_a_body_is_kept_up_to_its_bound_and_the_rest_of_a_longer_one_is_read(size: int, status: bytes) -> None:
+    async def scenario(connect: Connect) -> None:
+        for _ in range(2):
+            reader, writer = await connect()
+            head = f"POST /size HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode() + b"x" * size)
+            assert (await reader.read()).split(b"\r\n\r\n")[1].splitlines()[1] == status
+            writer.close()
+
+    serve(scenario, HttpBounds(body_bytes=10))
+
+
+def test_an_answer_may_take_longer_than_a_request() -> None:
+    async def scenario(connect: Connect) -> None:
+        answer = await ask(await connect(), "GET /later HTTP/1.1", "Host: a", "Connection: close")
+        assert answer.startswith(b"HTTP/1.1 200")
+
+    serve(scenario, HttpBounds(silence_seconds=0.05))
 
 
 def test_what_is_sent_ahead_stays_in_the_network() -> None:
@@ -183,8 +206,7 @@ def test_there_are_only_so_many_connections() -> None:
         while not await is_served():
             pass
 
-    with mock.patch.object(http_server, "MAX_CONNECTIONS", 1):
-        serve(scenario)
+    serve(scenario, HttpBounds(connections=1))
 
 
 @pytest.mark.slow

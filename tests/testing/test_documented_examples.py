@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.config.load import development_profile, load
 from pykbroker.testing.faults_server import FaultsServer
 from testkit.documented import blocks, examples
 from testkit.nodes.processes import environment
@@ -60,7 +59,7 @@ def test_the_rule_over_http() -> None:
     (sent,) = re.findall(r"-d '(.*)'", text)
     (answer,) = [line for line in text.splitlines() if line.startswith("{")]
     (wait,) = re.findall(r"http://127.0.0.1:9405(/faults/1/wait\S*)'", text)
-    server = FaultsServer("127.0.0.1:0", load(development_profile("/nowhere", 0)))
+    server = FaultsServer("127.0.0.1:0")
     server.start()
     assert ask(server.address, "POST", "/faults", sent.encode()) == (201, json.loads(answer))
     assert ask(server.address, "GET", wait.replace("10000", "0"))[0] == 408

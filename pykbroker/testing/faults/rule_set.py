@@ -7,6 +7,7 @@ node of a cluster uses the same set, so that rules and counts survive the restar
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenReque
 from pykbroker.testing.faults.named_parts import NamedPart
 
 MOST_RULES = 100
+_POLL_SECONDS = 0.02
 
 
 class Fault:
@@ -37,6 +39,10 @@ class Fault:
         """Wait until this many requests have matched since the rule was added. Raises TimeoutError with the number so
         far."""
         self._faults.wait_for(self, count, timeout_seconds)
+
+    async def wait_for_async(self, count: int = 1, timeout_seconds: float = 60.0) -> None:
+        """Do what `wait_for` does, without blocking the running loop."""
+        await self._faults.wait_for_async(self, count, timeout_seconds)
 
     def remove(self) -> None:
         """Remove the rule; its counts stay as they are. A second call changes nothing."""
@@ -132,14 +138,24 @@ class Faults:
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
             while fault.matched < count:
+                self._require_active(fault)
                 left = deadline - time.monotonic()
-                if fault not in self.rules:
-                    raise TimeoutError(f"fault {fault.number} was removed when {fault.matched} requests had matched")
                 if left <= 0 or not self._changed.wait(left):
-                    raise TimeoutError(
-                        f"fault {fault.number} matched {fault.matched} requests in {timeout_seconds:g} s, not {count}: "
-                        f"{fault.rule.to_json()}"
-                    )
+                    raise _too_few(fault, count, timeout_seconds)
+
+    async def wait_for_async(self, fault: Fault, count: int, timeout_seconds: float) -> None:
+        """Do what `wait_for` does, without blocking the running loop."""
+        deadline = time.monotonic() + timeout_seconds
+        while fault.matched < count:
+            self._require_active(fault)
+            if time.monotonic() >= deadline:
+                raise _too_few(fault, count, timeout_seconds)
+            # Looking again costs less than a thread for each wait, and a cancelled wait leaves nothing.
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _require_active(self, fault: Fault) -> None:
+        if fault not in self.rules:
+            raise TimeoutError(f"fault {fault.number} was removed when {fault.matched} requests had matched")
 
     def __iter__(self) -> Iterator[Fault]:
         return iter(self.rules)
@@ -167,3 +183,10 @@ class Faults:
                     verdict = ActingRule(fault.rule, fault.number, chosen)
                 self._changed.notify_all()
         return verdict
+
+
+def _too_few(fault: Fault, count: int, timeout_seconds: float) -> TimeoutError:
+    return TimeoutError(
+        f"fault {fault.number} matched {fault.matched} requests in {timeout_seconds:g} s, not {count}: "
+        f"{fault.rule.to_json()}"
+    )
