@@ -24,8 +24,8 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime.descriptor_budget import of_this_process
 from pykbroker.storage.format import format_directories
-from pykbroker.testing.embedded import as_text
-from pykbroker.testing.inspection import Inspected
+from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
+from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.network import HOST, Network
 from pykbroker.testing.node_thread import KillableNode
@@ -54,7 +54,7 @@ def cluster_profile(nodes: int) -> dict[str, str]:
     }
 
 
-class Cluster(WithBlock, Watched, Inspected):
+class Cluster(WithBlock, Watched, Arranged):
     """Nodes 1 to `nodes`, each broker and controller.
 
     `nodes`: their number. `properties`: Kafka's configuration keys of every node, which override `cluster_profile`.
@@ -320,6 +320,18 @@ class Cluster(WithBlock, Watched, Inspected):
 
     def _ask(self, node: int, request: Any) -> Any:
         return self._running[node].ask(request)
+
+    def _ask_controller(self, request: Any) -> Any:
+        serving = self._asked_nodes()
+        if not serving:
+            raise RuntimeError("no node of the cluster serves")
+        # The controller's own node needs no network, which may be cut.
+        controller = self.controller()
+        asked = controller if controller in serving else serving[0]
+        return self._running[asked].ask_controller(request, CONTROLLER_SECONDS)
+
+    def _known_topics(self) -> Mapping[str, KnownTopic]:
+        return topics_of(self._image())
 
     def _asked_nodes(self) -> tuple[int, ...]:
         """Return the nodes that answer; a paused one does not."""

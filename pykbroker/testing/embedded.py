@@ -18,13 +18,14 @@ from pykbroker.config.start_up import start_config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
-from pykbroker.testing.inspection import Inspected
+from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
+from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.node_thread import NodeThread
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Broker(WithBlock, Watched, Inspected):
+class Broker(WithBlock, Watched, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
@@ -68,6 +69,14 @@ class Broker(WithBlock, Watched, Inspected):
         if self._run is None:
             raise RuntimeError("the broker is not running")
         return self._run.ask(request)
+
+    def _ask_controller(self, request: Any) -> Any:
+        if self._run is None:
+            raise RuntimeError("the broker is not running")
+        return self._run.ask_controller(request, CONTROLLER_SECONDS)
+
+    def _known_topics(self) -> Mapping[str, KnownTopic]:
+        return topics_of(self._image())
 
     def _asked_nodes(self) -> tuple[int, ...]:
         return (self._node.config.node_id,)
@@ -122,8 +131,3 @@ class Broker(WithBlock, Watched, Inspected):
 
     def _end_block(self) -> None:
         self.stop()
-
-
-def as_text(value: object) -> str:
-    """Return a value as text for a properties file."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,14 +7,16 @@ Not responsible for the answers of nodes (api/).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pykbroker.metadata.image import MetadataImage, TopicImage
+from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker.testing.asynchronous import on_thread
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -30,8 +32,8 @@ from pykbroker_wire.records.record import iter_records
 
 _EARLIEST, _LATEST = -2, -1
 _MOST_BYTES = (1 << 31) - 1
-_PATIENCE_SECONDS = 60.0
-_POLL_SECONDS = 0.02
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.02
 _TRY_AGAIN = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -110,6 +112,23 @@ class InspectedTransaction:
     partitions: tuple[NamedIndex, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic in the newest metadata. `leaders`: the leader of each partition, -1 if there is none."""
+
+    name: str
+    id: bytes
+    leaders: Mapping[int, int]
+
+
+def topics_of(image: MetadataImage) -> dict[str, KnownTopic]:
+    """Return the topics of an image by name."""
+    return {
+        name: KnownTopic(name, topic.id, {index: one.leader for index, one in topic.partitions.items()})
+        for name, topic in image.topics.by_name.items()
+    }
+
+
 class Inspected(ABC):
     """A broker, or a cluster. Its methods may be called from any thread of the host.
 
@@ -126,17 +145,16 @@ class Inspected(ABC):
         """Return the ids of the nodes that serve."""
 
     @abstractmethod
-    def _image(self) -> MetadataImage:
-        """Return the newest metadata."""
+    def _known_topics(self) -> Mapping[str, KnownTopic]:
+        """Return all topics by name, from the newest metadata."""
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
         """Return the names of all topics with their numbers of partitions; `internal`: with Kafka's own topics."""
-        found = self._image().topics.by_name
         return {
-            name: len(topic.partitions)
-            for name, topic in sorted(found.items())
+            name: len(topic.leaders)
+            for name, topic in sorted(self._known_topics().items())
             if internal or name not in INTERNAL_TOPICS
         }
 
@@ -145,7 +163,7 @@ class Inspected(ABC):
     ) -> list[InspectedRecord]:
         """Return the records that a consumer would get from the beginning of one partition, or of each partition in
         turn. With `read_committed`, records of open and of aborted transactions are left out."""
-        indexes = [partition] if partition is not None else sorted(self._topic(topic).partitions)
+        indexes = [partition] if partition is not None else sorted(self._topic(topic).leaders)
         return [record for index in indexes for record in self._read(topic, index, read_committed=read_committed)]
 
     def wait_for_records(
@@ -154,21 +172,40 @@ class Inspected(ABC):
         count: int,
         *,
         read_committed: bool = False,
-        timeout_seconds: float = _PATIENCE_SECONDS,
+        timeout_seconds: float = PATIENCE_SECONDS,
     ) -> list[InspectedRecord]:
         """Wait for `count` records, and return them. The topic may be created later. Raises TimeoutError with the
         number so far."""
         deadline = time.monotonic() + timeout_seconds
+        while len(found := self._records_so_far(topic, read_committed=read_committed)) < count:
+            if time.monotonic() > deadline:
+                raise _too_few(topic, len(found), count, timeout_seconds)
+            time.sleep(POLL_SECONDS)
+        return found
+
+    async def wait_for_records_async(
+        self,
+        topic: str,
+        count: int,
+        *,
+        read_committed: bool = False,
+        timeout_seconds: float = PATIENCE_SECONDS,
+    ) -> list[InspectedRecord]:
+        """Do what `wait_for_records` does, without blocking the running loop."""
+        deadline = time.monotonic() + timeout_seconds
         while True:
-            try:
-                found = self.records(topic, read_committed=read_committed)
-            except LookupError:
-                found = []
+            found = await asyncio.to_thread(self._records_so_far, topic, read_committed=read_committed)
             if len(found) >= count:
                 return found
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic} has {len(found)} records after {timeout_seconds:g} s, not {count}")
-            time.sleep(_POLL_SECONDS)
+                raise _too_few(topic, len(found), count, timeout_seconds)
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _records_so_far(self, topic: str, *, read_committed: bool) -> list[InspectedRecord]:
+        try:
+            return self.records(topic, read_committed=read_committed)
+        except LookupError:
+            return []
 
     def beginning_offsets(self, topic: str) -> dict[int, int]:
         """Return the first readable offset of each partition."""
@@ -199,16 +236,21 @@ class Inspected(ABC):
             return {}
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
         (group,) = self._patiently(listed[0], request, lambda answer: answer.groups[0].error_code).groups
-        by_id = self._image().topics.by_id
+        names = {topic.id: topic.name for topic in self._known_topics().values()}
         return {
-            (by_id[topic.topic_id].name, one.partition_index): InspectedOffset(
+            # Versions before 10 have names, and no ids.
+            (topic.name or names[topic.topic_id], one.partition_index): InspectedOffset(
                 one.committed_offset, one.metadata, one.committed_leader_epoch
             )
             for topic in group.topics
-            if topic.topic_id in by_id
+            if topic.name or topic.topic_id in names
             for one in topic.partitions
             if one.committed_offset >= 0
         }
+
+    records_async = on_thread(records)
+    group_async = on_thread(group)
+    committed_offsets_async = on_thread(committed_offsets)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -230,22 +272,22 @@ class Inspected(ABC):
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
-    def _topic(self, topic: str) -> TopicImage:
-        found = self._image().topics.by_name.get(topic)
+    def _topic(self, topic: str) -> KnownTopic:
+        found = self._known_topics().get(topic)
         if found is None:
             raise LookupError(f"there is no topic {topic}")
         return found
 
     def _leader_of(self, topic: str, index: int) -> int:
-        partition = self._topic(topic).partitions.get(index)
-        if partition is None:
+        leader = self._topic(topic).leaders.get(index)
+        if leader is None:
             raise LookupError(f"{topic} has no partition {index}")
-        return partition.leader
+        return leader
 
     def _offsets(self, topic: str, timestamp: int, *, read_committed: bool = False) -> dict[int, int]:
         return {
             index: self._offset(topic, index, timestamp, read_committed=read_committed)
-            for index in sorted(self._topic(topic).partitions)
+            for index in sorted(self._topic(topic).leaders)
         }
 
     def _offset(self, topic: str, index: int, timestamp: int, *, read_committed: bool) -> int:
@@ -266,6 +308,7 @@ class Inspected(ABC):
         return offset
 
     def _read(self, topic: str, index: int, *, read_committed: bool) -> Iterator[InspectedRecord]:
+        topic_id = self._topic(topic).id
         offset = self._offset(topic, index, _EARLIEST, read_committed=read_committed)
         end = self._offset(topic, index, _LATEST, read_committed=read_committed)
         open_aborted: set[int] = set()
@@ -276,7 +319,8 @@ class Inspected(ABC):
                 session_epoch=-1,
                 topics=[
                     FetchTopic(
-                        topic_id=self._topic(topic).id,
+                        topic=topic,
+                        topic_id=topic_id,
                         partitions=[
                             FetchPartition(
                                 partition=index,
@@ -382,7 +426,7 @@ class Inspected(ABC):
 
     def _of_leader(self, topic: str, index: int, request: Any, part: Callable[[Any], Any]) -> Any:
         """Return the leader's answer for a partition."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             leader = self._leader_of(topic, index)
             code: int = ErrorCode.LEADER_NOT_AVAILABLE
@@ -394,13 +438,17 @@ class Inspected(ABC):
             _may_try_again(code, deadline, f"partition {topic}-{index}")
 
     def _patiently(self, node: int, request: T, code_of: Callable[[Any], int]) -> Any:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             answer = self._ask(node, request)
             code = code_of(answer)
             if not code:
                 return answer
             _may_try_again(code, deadline, type(request).__name__)
+
+
+def _too_few(topic: str, found: int, count: int, timeout_seconds: float) -> TimeoutError:
+    return TimeoutError(f"{topic} has {found} records after {timeout_seconds:g} s, not {count}")
 
 
 def _whole(answer: Any) -> int:
@@ -410,10 +458,10 @@ def _whole(answer: Any) -> int:
 
 def _may_try_again(code: int, deadline: float, what: str) -> None:
     if code not in _TRY_AGAIN:
-        raise KafkaError(ErrorCode(code))
+        raise KafkaError(ErrorCode.received(code))
     if time.monotonic() > deadline:
-        raise TimeoutError(f"{what}: {ErrorCode(code).name} after {_PATIENCE_SECONDS:g} s")
-    time.sleep(_POLL_SECONDS)
+        raise TimeoutError(f"{what}: {ErrorCode(code).name} after {PATIENCE_SECONDS:g} s")
+    time.sleep(POLL_SECONDS)
 
 
 def _sorted(partitions: Mapping[str, list[int]]) -> tuple[NamedIndex, ...]:

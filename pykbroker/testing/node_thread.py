@@ -83,6 +83,18 @@ class NodeThread(Generic[R]):
 
         Raises RuntimeError if it does not serve, TimeoutError, or the handler's exception.
         """
+        return self._asked(lambda node: node.call(request), timeout_seconds)
+
+    def ask_controller(self, request: object, timeout_seconds: float = 60.0) -> Any:
+        """Let the node's broker half send a request to the active controller, and return the answer. Raises as `ask`
+        does, and Disconnected if no controller can be reached."""
+
+        def send(node: Node) -> Any:
+            return node.services.controller_channel.send(request, int(timeout_seconds * 1000))
+
+        return self._asked(send, timeout_seconds)
+
+    def _asked(self, ask: Callable[[Node], Any], timeout_seconds: float) -> Any:
         node = self._node
         if node is None:
             raise RuntimeError(f"node {self._config.node_id} does not serve")
@@ -98,7 +110,7 @@ class NodeThread(Generic[R]):
 
         def call() -> None:
             try:
-                result = node.call(request)
+                result = ask(node)
             except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the answer
                 answer.set_exception(error)
                 return

@@ -17,7 +17,7 @@ from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.variables import variable_of
-from pykbroker.testing.embedded import as_text
+from pykbroker.testing.arrangement import as_text
 
 IMAGE: Final = "pykbroker:latest"
 #: Logged once, when the listeners serve clients; Apache Kafka has the same line.
