@@ -1,8 +1,8 @@
 """Kafka in the tests of other projects: `Broker` is one node in this process, `SecureBroker` is a node whose clients
-must authenticate, and `Cluster` has several nodes. There are fixtures for pytest, and `PykbrokerContainer` runs the
-image with testcontainers.
+must authenticate, and `Cluster` and `SecureCluster` have several nodes. `ExistingCluster` is a cluster that runs
+already, and `PykbrokerContainer` runs the image with testcontainers. There are fixtures for pytest.
 
-`from pykbroker.testing import Broker, Cluster`. A class is imported only when it is used.
+`from pykbroker.testing import Broker, Cluster`. A name is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -10,41 +10,93 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pykbroker.config.kinds import ConfigError
     from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
+    from pykbroker.testing.existing_cluster import ExistingCluster, NotInThisProcess
+    from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenRequest
+    from pykbroker.testing.faults.rule_set import Fault, Faults
+    from pykbroker.testing.inspection import (
+        InspectedGroup,
+        InspectedMember,
+        InspectedOffset,
+        InspectedRecord,
+        InspectedTransaction,
+    )
     from pykbroker.testing.network import CLIENTS
     from pykbroker.testing.pykbroker_container import PykbrokerContainer
     from pykbroker.testing.secure_broker import SecureBroker
+    from pykbroker.testing.secure_cluster import SecureCluster
+    from pykbroker.testing.traffic import RecordedRequest
+    from pykbroker_wire.errors import ErrorCode, KafkaError
 
-__all__ = ["CLIENTS", "Broker", "Cluster", "PykbrokerContainer", "SecureBroker"]
+__all__ = [
+    "CLIENTS",
+    "Broker",
+    "Cluster",
+    "ConfigError",
+    "ErrorCode",
+    "ExistingCluster",
+    "Fault",
+    "FaultError",
+    "FaultRule",
+    "Faults",
+    "InspectedGroup",
+    "InspectedMember",
+    "InspectedOffset",
+    "InspectedRecord",
+    "InspectedTransaction",
+    "KafkaError",
+    "NotInThisProcess",
+    "PykbrokerContainer",
+    "RecordedRequest",
+    "SecureBroker",
+    "SecureCluster",
+    "SeenRequest",
+]
+
+#: The module of each name. A test compares it with the imports above.
+_HOMES = {
+    "CLIENTS": "pykbroker.testing.network",
+    "Broker": "pykbroker.testing.embedded",
+    "Cluster": "pykbroker.testing.cluster",
+    "ConfigError": "pykbroker.config.kinds",
+    "ErrorCode": "pykbroker_wire.errors",
+    "ExistingCluster": "pykbroker.testing.existing_cluster",
+    "Fault": "pykbroker.testing.faults.rule_set",
+    "FaultError": "pykbroker.testing.faults.fault_rule",
+    "FaultRule": "pykbroker.testing.faults.fault_rule",
+    "Faults": "pykbroker.testing.faults.rule_set",
+    "InspectedGroup": "pykbroker.testing.inspection",
+    "InspectedMember": "pykbroker.testing.inspection",
+    "InspectedOffset": "pykbroker.testing.inspection",
+    "InspectedRecord": "pykbroker.testing.inspection",
+    "InspectedTransaction": "pykbroker.testing.inspection",
+    "KafkaError": "pykbroker_wire.errors",
+    "NotInThisProcess": "pykbroker.testing.existing_cluster",
+    "PykbrokerContainer": "pykbroker.testing.pykbroker_container",
+    "RecordedRequest": "pykbroker.testing.traffic",
+    "SecureBroker": "pykbroker.testing.secure_broker",
+    "SecureCluster": "pykbroker.testing.secure_cluster",
+    "SeenRequest": "pykbroker.testing.faults.fault_rule",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Broker":
-        from pykbroker.testing.embedded import Broker
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return Broker
-    if name == "Cluster":
-        from pykbroker.testing.cluster import Cluster
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        from pykbroker.extras import how_to_install, is_of_extra
 
-        return Cluster
-    if name == "SecureBroker":
-        from pykbroker.testing.secure_broker import SecureBroker
+        if name != "PykbrokerContainer" or not is_of_extra(error.name, "testcontainers"):
+            raise
+        raise ImportError(f"PykbrokerContainer needs testcontainers: {how_to_install('testcontainers')}") from error
 
-        return SecureBroker
-    if name == "CLIENTS":
-        from pykbroker.testing.network import CLIENTS
 
-        return CLIENTS
-    if name == "PykbrokerContainer":
-        try:
-            from pykbroker.testing.pykbroker_container import PykbrokerContainer
-        except ModuleNotFoundError as error:
-            from pykbroker.extras import how_to_install, is_of_extra
-
-            if not is_of_extra(error.name, "testcontainers"):
-                raise
-            raise ImportError(f"PykbrokerContainer needs testcontainers: {how_to_install('testcontainers')}") from error
-
-        return PykbrokerContainer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

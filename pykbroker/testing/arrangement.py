@@ -142,7 +142,7 @@ class Arranged(Inspected):
                 if code is ErrorCode.NONE or (is_lost and code is when_repeated):
                     return found
                 if code is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
-                    raise KafkaError(code, found.error_message or None)
+                    raise KafkaError(code, getattr(found, "error_message", None) or None)
             time.sleep(POLL_SECONDS)
 
     def _wait_for_topic(self, name: str, *, is_there: bool) -> None:

@@ -19,6 +19,7 @@ from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
+from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.node_thread import NodeThread
 from pykbroker.testing.watched import Watched
@@ -123,6 +124,9 @@ class Broker(WithBlock, Watched, Arranged):
             run.stop()
             self._failure = run.failure
             self._remove_temporary()
+
+    start_async = on_thread(start)
+    stop_async = on_thread(stop)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

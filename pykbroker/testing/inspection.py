@@ -38,6 +38,7 @@ _TRY_AGAIN = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -431,10 +432,15 @@ class Inspected(ABC):
             leader = self._leader_of(topic, index)
             code: int = ErrorCode.LEADER_NOT_AVAILABLE
             if leader in self._asked_nodes():
-                found = part(self._ask(leader, request))
-                code = found.error_code
-                if not code:
-                    return found
+                try:
+                    found = part(self._ask(leader, request))
+                except ConnectionError:
+                    # Only a cluster outside this process is asked over connections.
+                    code = ErrorCode.NETWORK_EXCEPTION
+                else:
+                    code = found.error_code
+                    if not code:
+                        return found
             _may_try_again(code, deadline, f"partition {topic}-{index}")
 
     def _patiently(self, node: int, request: T, code_of: Callable[[Any], int]) -> Any:

@@ -86,7 +86,7 @@ def the_host_process() -> None:
             during = state_of_the_process()
             assert {**during, "threads": None} == {**before, "threads": None}, (during, before)
             with pytest.raises(RuntimeError, match="node 2 is paused"):
-                cluster.stop()
+                cluster.stop(*cluster.nodes)
         gc.collect()
         assert state_of_the_process()["threads"] == before["threads"]
         assert sum(descriptors().values()) <= sum(open_before.values()) + 3

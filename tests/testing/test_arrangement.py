@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
 
 import pykbroker
 from pykbroker.testing import Cluster, SecureBroker
 from pykbroker.testing.key_partition import murmur2, partition_of
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from testkit.nodes.wire import TOPIC, Wire
 
 PATIENCE_SECONDS = 60
 
@@ -24,7 +26,7 @@ def broker() -> Iterator[pykbroker.Broker]:
         yield broker
 
 
-def consumed(settings: dict[str, object], topic: str, count: int) -> list[confluent_kafka.Message]:
+def consumed(settings: dict[str, Any], topic: str, count: int) -> list[confluent_kafka.Message]:
     """Return so many records of a topic, as a client reads them."""
     consumer = confluent_kafka.Consumer({**settings, "group.id": f"{topic}-readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -42,11 +44,11 @@ def consumed(settings: dict[str, object], topic: str, count: int) -> list[conflu
 @pytest.mark.slow
 def test_a_client_finds_the_topic_and_the_records(broker: pykbroker.Broker) -> None:
     assert broker.create_topic("made", 3, {"retention.ms": 12345, "cleanup.policy": "compact"}) == "made"
-    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
     admin = AdminClient(settings)
     assert len(admin.list_topics("made", timeout=PATIENCE_SECONDS).topics["made"].partitions) == 3
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "made")
-    config = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+    with Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
+        config = wire.describe(TOPIC, "made")
     assert (config["retention.ms"].value, config["cleanup.policy"].value) == ("12345", "compact")
     sent = [
         broker.produce("made", b"one", key=b"k", headers=[("a", b"1"), ("b", "text"), ("c", None)], timestamp_ms=1000),
@@ -152,7 +154,7 @@ def test_a_user_without_permissions_does_not_matter() -> None:
     with SecureBroker(acls=True) as broker:
         broker.create_topic("guarded")
         broker.produce("guarded", b"one")
-        settings: dict[str, object] = broker.confluent("admin")
+        settings = broker.confluent("admin")
         assert [one.value() for one in consumed(settings, "guarded", 1)] == [b"one"]
 
 

@@ -87,7 +87,7 @@ def another_leader(cluster: Cluster, topic: str, but: int) -> int:
 
 
 def test_every_node_is_a_member() -> None:
-    with Cluster(nodes=3, properties={"num.partitions": 3}) as cluster:
+    with Cluster(nodes=3, config={"num.partitions": 3}) as cluster:
         assert cluster.nodes == cluster.running == (1, 2, 3)
         assert len(cluster.bootstrap_servers.split(",")) == 3
         assert cluster.controller() in cluster.nodes
@@ -393,14 +393,14 @@ def test_a_node_that_gives_up_is_a_failure_of_the_block() -> None:
 
 def test_properties() -> None:
     with pytest.raises(ConfigError, match="listeners is decided by the cluster"):
-        Cluster(properties={"listeners": "PLAINTEXT://:9092"})
+        Cluster(config={"listeners": "PLAINTEXT://:9092"})
     with pytest.raises(ValueError, match="there is no node 4"):
-        Cluster(node_properties={4: {"broker.rack": "a"}})
+        Cluster(node_config={4: {"broker.rack": "a"}})
     with pytest.raises(ValueError, match="a cluster of 0 nodes"):
         Cluster(nodes=0)
     with pytest.raises(ConfigError, match=r"num\.partitions"):
-        Cluster(properties={"num.partitions": "many"}).start()
-    with Cluster(nodes=2, node_properties={2: {"broker.rack": "b"}}) as cluster, Wire(cluster.address(1)) as wire:
+        Cluster(config={"num.partitions": "many"}).start()
+    with Cluster(nodes=2, node_config={2: {"broker.rack": "b"}}) as cluster, Wire(cluster.address(1)) as wire:
         assert {broker.node_id: broker.rack for broker in wire.metadata().brokers} == {1: None, 2: "b"}
         with pytest.raises(ValueError, match="there is no node 3"):
             cluster.kill(3)
@@ -408,3 +408,37 @@ def test_properties() -> None:
             cluster.partition_network([1], [1, 2])
         with pytest.raises(TimeoutError, match="there is no topic t"):
             cluster.wait_until_in_sync("t", timeout_seconds=0)
+
+
+def test_the_old_words_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="properties is config now"):
+        old = Cluster(nodes=1, properties={"num.partitions": 7})
+    with pytest.warns(DeprecationWarning, match="node_properties is node_config now") as warned:
+        Cluster(nodes=1, node_properties={1: {"broker.rack": "a"}})
+    assert warned[0].filename == __file__
+    with pytest.raises(TypeError, match="config and properties are the same argument"):
+        Cluster(nodes=1, config={"num.partitions": 7}, properties={"num.partitions": 7})
+    with old:
+        old.create_topic("t", -1)
+        assert old.topics() == {"t": 7}
+        with pytest.warns(DeprecationWarning, match=r"Cluster\.close is Cluster\.stop now") as warned:
+            old.close()
+        assert warned[0].filename == __file__
+        assert old.running == ()
+
+
+def test_the_end_of_a_cluster_and_its_beginning_anew() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.stop()
+    cluster.start()
+    cluster.create_topic("kept", config={"min.insync.replicas": 1})
+    cluster.stop(*cluster.nodes)
+    cluster.start()
+    assert cluster.topics() == {"kept": 1}
+    cluster.pause()
+    cluster.stop()
+    cluster.stop()
+    with pytest.raises(RuntimeError, match="the cluster is not running"):
+        cluster.data_dir(1)
+    with cluster:
+        assert cluster.topics() == {}

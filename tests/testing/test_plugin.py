@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pykbroker.testing import Broker, Cluster, SecureBroker, SecureCluster
+from pykbroker.testing.pytest_plugin import _OLD_ARGUMENTS, MARKS
 from testkit.plugin_runs import run_pytest
 
 
@@ -82,12 +88,12 @@ def test_each_test_finds_the_cluster_whole_and_may_have_one_of_its_own(tmp_path:
             kafka_cluster.wait_until_in_sync(timeout_seconds=0)
 
         def test_closed_by_a_test(kafka_cluster):
-            kafka_cluster.close()
+            kafka_cluster.stop()
 
         def test_another(kafka_cluster):
             assert kafka_cluster.running == (1, 2, 3)
 
-        @pytest.mark.kafka_cluster(nodes=2, properties={"num.partitions": 5})
+        @pytest.mark.kafka_cluster(nodes=2, config={"num.partitions": 5})
         def test_own(kafka_cluster, kafka_topics):
             assert kafka_cluster is not seen[0]
             assert kafka_cluster.nodes == (1, 2)
@@ -97,3 +103,164 @@ def test_each_test_finds_the_cluster_whole_and_may_have_one_of_its_own(tmp_path:
         "--strict-markers",
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_a_mark_gives_a_test_a_broker_of_its_own(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+        import pytest
+        from pykbroker.testing import KafkaError
+
+        @pytest.fixture(scope="session")
+        def orders(kafka_broker):
+            return kafka_broker.create_topic("orders")
+
+        def test_shared(kafka_broker, orders, kafka_topics):
+            kafka_broker.create_topic(kafka_topics("shared"))
+            assert "orders" in kafka_broker.topics()
+
+        @pytest.mark.kafka_broker(config={"num.partitions": 7}, record=True)
+        @pytest.mark.parametrize("number", range(2))
+        def test_own(kafka_broker, kafka_faults, number):
+            assert kafka_broker.topics() == {}
+            kafka_broker.create_topic("mine", -1)
+            assert kafka_broker.topics() == {"mine": 7}
+            assert kafka_broker.requests() == []
+            assert kafka_faults is kafka_broker.faults
+
+        @pytest.mark.kafka_broker
+        @pytest.mark.xfail(reason="a broker of one test is no part of a fixture of the session", strict=True)
+        def test_a_fixture_of_a_wider_scope(kafka_broker, orders):
+            pass
+
+        def test_shared_again(kafka_broker, orders):
+            assert "mine" not in kafka_broker.topics()
+
+        @pytest.mark.kafka_broker(config={"num.partitions": 3})
+        class TestClass:
+            def test_in_a_class(self, kafka_broker):
+                kafka_broker.create_topic("t", -1)
+                assert kafka_broker.topics() == {"t": 3}
+
+            def test_without_a_broker(self):
+                pass
+        """,
+        "--strict-markers",
+    )
+    assert done.returncode == 0, done.stdout
+    assert "6 passed, 1 xfailed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixture", MARKS)
+def test_an_argument_that_no_mark_has_is_an_error_that_names_those_that_exist(tmp_path: Path, fixture: str) -> None:
+    done = run_pytest(
+        tmp_path,
+        f"""
+        import pytest
+
+        @pytest.mark.{fixture}(confg={{}})
+        def test_it({fixture}):
+            pass
+        """,
+    )
+    assert done.returncode == 1
+    assert (
+        f"the mark {fixture} is not possible: got an unexpected keyword argument 'confg'; its arguments are"
+        in done.stdout
+    )
+    for name in re.findall(r"(\w+)=", MARKS[fixture]):
+        assert name in done.stdout.partition("its arguments are ")[2].splitlines()[0]
+
+
+@pytest.mark.slow
+def test_a_mark_without_its_fixture_is_an_error(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+        import pytest
+
+        @pytest.mark.kafka_broker(config={})
+        def test_it():
+            pass
+        """,
+    )
+    assert done.returncode == 4
+    assert "test_it has the mark kafka_broker, and does not take the fixture kafka_broker" in done.stderr
+
+
+def test_the_marks_have_the_arguments_of_their_classes() -> None:
+    makes = {
+        "kafka_broker": Broker,
+        "kafka_broker_secure": SecureBroker,
+        "kafka_cluster": Cluster,
+        "kafka_cluster_secure": SecureCluster,
+    }
+    assert makes.keys() == MARKS.keys()
+    for fixture, make in makes.items():
+        names = [name for name in inspect.signature(make).parameters if name not in _OLD_ARGUMENTS]
+        assert re.findall(r"(\w+)=", MARKS[fixture]) == names
+
+
+@pytest.mark.slow
+def test_the_same_tests_on_a_cluster_that_runs_already(tmp_path: Path) -> None:
+    with Broker() as broker:
+        done = run_pytest(
+            tmp_path,
+            """
+            import asyncio
+            import pytest
+
+            def test_records(kafka_broker, kafka_topics):
+                orders = kafka_broker.create_topic(kafka_topics("orders"))
+                kafka_broker.produce(orders, "one")
+                assert [one.value for one in kafka_broker.wait_for_records(orders, 1)] == [b"one"]
+
+            def test_faults(kafka_faults):
+                raise AssertionError
+
+            def test_cluster(kafka_cluster):
+                raise AssertionError
+
+            def test_secure(kafka_broker_secure):
+                raise AssertionError
+
+            def test_both(kafka_cluster_secure):
+                raise AssertionError
+
+            @pytest.mark.kafka_broker(config={"num.partitions": 7})
+            def test_own(kafka_broker):
+                raise AssertionError
+
+            def test_metrics(kafka_broker):
+                kafka_broker.metrics()
+
+            @pytest.fixture
+            def prepared(kafka_broker):
+                kafka_broker.faults.add("Produce")
+
+            def test_a_fixture_that_needs_a_node(prepared):
+                raise AssertionError
+            """,
+            *("-rs", "-n", "2", "--kafka-bootstrap", broker.bootstrap_servers),
+        )
+        assert done.returncode == 0, done.stdout
+        assert "1 passed, 7 skipped" in done.stdout
+        for word in (
+            *("kafka_faults", "kafka_cluster", "kafka_broker_secure", "kafka_cluster_secure", "the mark kafka_broker"),
+            *("kafka_broker.metrics", "kafka_broker.faults"),
+        ):
+            assert f"{word} needs a broker in this process, and " in " ".join(done.stdout.split()), word
+        assert broker.topics() == {}
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run_pytest(tmp_path, "def test_it(kafka_broker): pass", "--kafka-bootstrap", address)
+    assert done.returncode == 1
+    assert f"ConnectionError: no broker answers at {address}" in done.stdout

@@ -108,7 +108,7 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
 @pytest.mark.slow
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lacks(acks: int) -> None:
-    with Cluster(nodes=3, properties={"min.insync.replicas": "2"}) as cluster:
+    with Cluster(nodes=3, config={"min.insync.replicas": "2"}) as cluster:
         assert create(cluster.address(1), "t") == ErrorCode.NONE
         eventually(
             "all are in sync", lambda: cluster.leader("t") is not None and len(cluster.in_sync_replicas("t")) == 3
@@ -135,7 +135,7 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lac
 def test_a_request_over_whose_authorizer_its_leader_stood_still_appends_nothing_either() -> None:
     """No frame is read after it, so the request itself must look before it appends."""
     topic = f"{WRITE}-{3 * SESSION_SECONDS}"
-    with Cluster(nodes=3, properties=standing_authorizer.PROPERTY) as cluster:
+    with Cluster(nodes=3, config=standing_authorizer.PROPERTY) as cluster:
         assert create(cluster.address(1), topic) == ErrorCode.NONE
         eventually("all are in sync", lambda: len(cluster.in_sync_replicas(topic)) == 3)
         leader = cluster.leader(topic)

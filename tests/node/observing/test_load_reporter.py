@@ -91,7 +91,7 @@ def test_the_counts_are_those_of_the_clients() -> None:
 
 
 def test_three_nodes_tell_what_is_replicated() -> None:
-    with Cluster(properties=REPORTING) as cluster:
+    with Cluster(config=REPORTING) as cluster:
         with Wire(cluster.address(1)) as wire:
             wire.create("t", 1, 3)
         cluster.wait_until_in_sync("t")
@@ -142,7 +142,7 @@ def test_three_nodes_tell_what_is_replicated() -> None:
 
 
 def test_a_leader_that_stands_still_costs_reports_and_nothing_else() -> None:
-    with Cluster(properties=REPORTING) as cluster:
+    with Cluster(config=REPORTING) as cluster:
 
         def counts(number: int) -> tuple[float, float]:
             found = cluster.metrics(number)

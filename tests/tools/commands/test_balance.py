@@ -29,7 +29,7 @@ PARTITIONS = 24
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Four brokers, of which the first two have all replicas."""
-    with Cluster(nodes=4, properties={"min.insync.replicas": 1}) as cluster:
+    with Cluster(nodes=4, config={"min.insync.replicas": 1}) as cluster:
         for name in ("moved", "excluded"):
             assignments = [
                 CreatableReplicaAssignment(partition_index=number, broker_ids=[1, 2]) for number in range(PARTITIONS)

@@ -32,7 +32,7 @@ Begun = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=4, properties={"min.insync.replicas": 1}) as cluster:
+    with Cluster(nodes=4, config={"min.insync.replicas": 1}) as cluster:
         yield cluster
 
 

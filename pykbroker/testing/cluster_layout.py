@@ -1,0 +1,93 @@
+"""What the nodes of a cluster in one process share before they start: ports, directories, the first voters.
+
+Responsible for their configurations, and for releasing what it has made. Not responsible for nodes (cluster.py).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pykbroker.config.cluster_profile import replicated_profile
+from pykbroker.config.load import Config
+from pykbroker.config.start_up import start_config
+from pykbroker.storage.format import format_directories
+from pykbroker.testing.network import HOST, Network
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+
+def cluster_profile(nodes: int) -> dict[str, str]:
+    """Return the keys of the nodes, without addresses. With them topics survive the loss of a node, a lost node is
+    detected within a few seconds, and internal topics are small."""
+    return {
+        **replicated_profile(nodes),
+        "offsets.topic.num.partitions": "6",
+        "transaction.state.log.num.partitions": "6",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+        "controller.quorum.election.timeout.ms": "200",
+        "controller.quorum.election.backoff.max.ms": "200",
+        "controller.quorum.fetch.timeout.ms": "1000",
+    }
+
+
+@dataclass(frozen=True)
+class ClusterLayout:
+    """The directories, the ports of clients and the configurations of the nodes, by their ids."""
+
+    directories: tempfile.TemporaryDirectory[str]
+    ports: Mapping[int, int]
+    configs: Mapping[int, Config]
+
+    def data_dir(self, number: int) -> str:
+        return os.path.join(self.directories.name, str(number))
+
+
+def lay_out(
+    properties: Mapping[int, Mapping[str, str]], network: Network, secured: Mapping[str, str] | None = None
+) -> ClusterLayout:
+    """Reserve ports and format directories for the nodes of `properties`.
+
+    `secured`: keys of the listener SECURE, which clients then use; nodes use a plain listener of their own. Raises
+    ConfigError or OSError; then nothing is left.
+    """
+    disk, rng = OsDisk(), random.SystemRandom()
+    directories = tempfile.TemporaryDirectory(prefix="pykbroker-")
+    try:
+        clients, controllers = ({number: network.reserve(number) for number in properties} for _ in range(2))
+        own = clients if secured is None else {number: network.reserve(number) for number in properties}
+        bootstrap = ",".join(f"{HOST}:{port}" for port in controllers.values())
+        voters = VoterSet.of(
+            VoterNode(ReplicaKey(number, random_uuid(rng)), (Endpoint("CONTROLLER", HOST, port),))
+            for number, port in controllers.items()
+        )
+        cluster_id = uuid_to_str(random_uuid(rng))
+        configs = {}
+        for number, given in properties.items():
+            listeners = f"PLAINTEXT://{HOST}:{own[number]},CONTROLLER://{HOST}:{controllers[number]}"
+            config = configs[number] = start_config(
+                {
+                    **given,
+                    **(secured or {}),
+                    "process.roles": "broker,controller",
+                    "node.id": str(number),
+                    "listeners": listeners if secured is None else f"SECURE://{HOST}:{clients[number]},{listeners}",
+                    "inter.broker.listener.name": "PLAINTEXT",
+                    "controller.listener.names": "CONTROLLER",
+                    "controller.quorum.bootstrap.servers": bootstrap,
+                    "log.dirs": os.path.join(directories.name, str(number)),
+                }
+            )
+            now_ms = time.time_ns() // 1_000_000
+            format_directories(disk, config, cluster_id, rng, now_ms=now_ms, initial_voters=voters)
+    except BaseException:
+        network.close()
+        directories.cleanup()
+        raise
+    return ClusterLayout(directories, clients, configs)

@@ -1,0 +1,104 @@
+"""A cluster outside this process: the same questions over the network, in the versions that its brokers have."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import confluent_kafka
+import pytest
+
+import pykbroker
+from pykbroker.testing import Cluster, ExistingCluster, NotInThisProcess
+from pykbroker_wire.errors import KafkaError
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[pykbroker.Broker]:
+    with pykbroker.Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def outside(broker: pykbroker.Broker) -> Iterator[ExistingCluster]:
+    with ExistingCluster(broker.bootstrap_servers) as cluster:
+        yield cluster
+
+
+def test_it_says_what_the_broker_itself_says(broker: pykbroker.Broker, outside: ExistingCluster) -> None:
+    assert outside.create_topic("orders", 2, {"retention.ms": 1000}) == "orders"
+    sent = [
+        outside.produce("orders", "one", key="k"),
+        outside.produce("orders", "two", partition=1, headers=[("a", "b")]),
+    ]
+    assert sorted(outside.records("orders"), key=lambda one: one.value or b"") == sent
+    assert outside.wait_for_records("orders", 2) == broker.records("orders")
+    assert asyncio.run(outside.wait_for_records_async("orders", 2)) == broker.records("orders")
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    for _ in sent:
+        message = consumer.poll(PATIENCE_SECONDS)
+        assert message is not None
+        consumer.commit(message=message, asynchronous=False)
+    assert outside.group("readers") == broker.group("readers")
+    consumer.close()
+    assert outside.committed_offsets("readers") == broker.committed_offsets("readers")
+    assert (outside.end_offsets("orders"), outside.topics()) == (broker.end_offsets("orders"), broker.topics())
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "shop"})
+    producer.init_transactions(PATIENCE_SECONDS)
+    assert outside.transactions() == broker.transactions()
+    with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+        outside.create_topic("orders")
+    outside.delete_topic("orders")
+    with pytest.raises(LookupError, match="there is no topic orders"):
+        outside.records("orders")
+
+
+def test_what_needs_a_node_in_this_process_is_named(outside: ExistingCluster) -> None:
+    for name in ("faults", "requests", "metrics", "port", "kill", "move_leader"):
+        with pytest.raises(NotInThisProcess, match=f"^{name} needs a broker in this process"):
+            getattr(outside, name)
+    assert not hasattr(outside, "faults")
+    with pytest.raises(AttributeError, match="has no attribute 'fault'"):
+        _ = outside.fault
+
+
+@pytest.mark.parametrize("address", ["", "localhost", "localhost:x", ":9092", "localhost:9092,", "localhost:999999"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(ValueError, match="bootstrap servers are HOST:PORT"):
+        ExistingCluster(address)
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykbroker.testing.existing_cluster._CONNECT_SECONDS", 0.2)
+    before = {one for one in threading.enumerate() if one.name == "pykbroker-client"}
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"no broker answers at {address}"):
+            ExistingCluster(address).start()
+    cluster = ExistingCluster(address)
+    with pytest.raises(RuntimeError, match="the cluster is not connected"):
+        cluster.topics()
+    assert {one for one in threading.enumerate() if one.name == "pykbroker-client"} == before
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_leader() -> None:
+    with Cluster() as cluster, ExistingCluster(cluster.bootstrap_servers) as outside:
+        outside.create_topic("orders", 3)
+        for number in range(3):
+            lost = cluster.leader("orders", number)
+            assert lost is not None
+            cluster.kill(lost)
+            outside.produce("orders", b"%d" % number, partition=number)
+            cluster.start(lost)
+            cluster.wait_until_in_sync()
+        assert {record.value for record in outside.records("orders")} == {b"0", b"1", b"2"}
