@@ -289,6 +289,7 @@ lint: say-lint $(VENV)/.lint
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m pykbroker.tools.commands.reference --check; \
+	check $(BIN)/python -m pykbroker.testing.reference --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
@@ -305,6 +306,7 @@ generate: say-generate $(VENV)/.install
 	$(BIN)/python -m pykbroker.config.reference
 	$(BIN)/python -m pykbroker.api.reference
 	$(BIN)/python -m pykbroker.tools.commands.reference
+	$(BIN)/python -m pykbroker.testing.reference
 	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs
 	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs
 	$(BIN)/python -m bench.report

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster in one process share before they start: ports, directories, the first voters.
+"""The layout of a cluster in one process, which its nodes share before they start: ports, directories, first voters.
 
 Responsible for their configurations, and for releasing what it has made. Not responsible for nodes (cluster.py).
 """

@@ -1,4 +1,4 @@
-"""What a cluster still lacks until all its replicas are in sync: a pure question about the metadata of its nodes."""
+"""A pure question about the metadata of all nodes: which replicas of a cluster are not in sync yet."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ class SeenRequest:
 
     @property
     def api(self) -> str:
+        """The name of the API."""
         return APIS[self.key].name
 
 
@@ -170,6 +171,7 @@ class FaultRule:
 
     @property
     def names_parts(self) -> bool:
+        """True if the rule names a topic or a partition."""
         return self.topic is not None or self.partition is not None
 
     @property

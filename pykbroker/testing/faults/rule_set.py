@@ -119,6 +119,7 @@ class Faults:
             return fault
 
     def find(self, number: int) -> Fault | None:
+        """Return the active rule with this number, or None."""
         return next((fault for fault in self.rules if fault.number == number), None)
 
     def remove(self, fault: Fault) -> None:
