@@ -80,6 +80,10 @@ def test_each_number_is_what_generates_it() -> None:
     assert not numbers, "no test knows where these numbers come from"
 
 
+def test_the_picture_has_the_port() -> None:
+    assert f">{ports()[0]}: Apache Kafka's protocol<" in (ROOT / "docs/parts.svg").read_text(encoding="utf-8")
+
+
 def test_the_count_of_apis_is_no_more_than_there_are() -> None:
     assert apis()[0] <= len(TABLE)
 
