@@ -18,24 +18,25 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_epochs
 from pykbroker_log.cut_guard import CutGuard, DamagedLog
-from pykbroker_log.disk import Disk, read_file, write_new
+from pykbroker_log.disk import Disk, read_file
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.leftovers import ParsedName, finish_leftovers, is_leftover, parse_names, unlink_segment
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
-from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates
+from pykbroker_log.producer_loading import ProducerLoader
+from pykbroker_log.producers import ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
 from pykbroker_log.scan import Scanned
 from pykbroker_log.segment import Segment
 from pykbroker_log.time_index import TimeIndex
-from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
+from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
 
 logger = logging.getLogger(__name__)
 
@@ -96,19 +97,16 @@ class LogLoader:
         self.disk = disk
         self.path = path
         self.config = config
-        self.producers = producers
+        self.producers = ProducerLoader(disk, path, producers, now_ms=now_ms, log_start_offset=log_start_offset)
         self.now_ms = now_ms
         self.clean = clean
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
-        self.work = _Work()
+        self.work = _Work(warnings=self.producers.warnings)
         #: the size of every file in the folder
         self.sizes: dict[str, int] = {}
         self.segments: list[Segment] = []
-        self.snapshots: list[int] = []
-        self.missing_index: set[int] = set()
         self.with_aborts: set[int] = set()
-        self.rewritten: set[int] = set()
         # Base offsets of segments that have an index but no log file.
         self.orphans: list[int] = []
 
@@ -120,16 +118,13 @@ class LogLoader:
                 next(steps)
             except StopIteration as end:
                 loaded: LoadedLog = end.value
-                self._warn()
+                for warning in loaded.warnings:
+                    logger.warning("%s: %s", self.path, warning)
                 return loaded
             except DamagedLog:
                 for segment in self.segments:
                     segment.close()
                 raise
-
-    def _warn(self) -> None:
-        for warning in self.work.warnings:
-            logger.warning("%s: %s", self.path, warning)
 
     def steps(self) -> Generator[int, None, LoadedLog]:
         """Load the log in steps. Yields the number of bytes that were checked since the last step."""
@@ -169,17 +164,17 @@ class LogLoader:
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
             # If the epochs are not lost, a crash has undone a move of the log start, but not that of the epochs' start.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
-        self._drop_stray_snapshots(log_end_offset)
+        self.producers.drop_strays(self.segments, log_end_offset)
         if log_end_offset == local_start:
             # Nothing is left: the next producer may begin with any sequence number, as in Apache Kafka.
-            self.producers.clear(local_start)
-        self._catch_up_producers(log_end_offset)
+            self.producers.states.clear(local_start)
+        self.producers.catch_up(self.segments, log_end_offset)
         return LoadedLog(
             self.segments,
             epochs,
             log_end_offset,
-            self.snapshots,
-            self.rewritten,
+            self.producers.snapshots,
+            self.producers.rewritten,
             self.work.summary(),
             self.work.warnings,
             bool(self.with_aborts),
@@ -193,22 +188,17 @@ class LogLoader:
 
     def _open_segments(self, found: list[names.SegmentName]) -> None:
         bases = sorted(entry.base_offset for entry in found if entry.kind == names.LOG)
-        indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
-        timed = {entry.base_offset for entry in found if entry.kind == names.TIME_INDEX}
         known = set(bases)
         self.with_aborts = {base for base in known if self._size_of(base, names.TXN_INDEX)}
         for entry in found:
-            if entry.kind == names.SNAPSHOT:
-                self.snapshots.append(entry.base_offset)
-            elif entry.base_offset not in known:
+            if entry.kind != names.SNAPSHOT and entry.base_offset not in known:
                 if entry.kind == names.OFFSET_INDEX:
                     self.orphans.append(entry.base_offset)
                 self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
-        self.snapshots.sort()
+        self.producers.found(entry.base_offset for entry in found if entry.kind == names.SNAPSHOT)
         while len(bases) > 1 and bases[1] <= self.log_start_offset:
             # Retention was about to delete this segment.
             unlink_segment(self.disk, self.path, bases.pop(0))
-        self.missing_index = known - (indexed & timed)
         if not bases and self.guard is not None:
             # Ask before a file is created.
             self.guard.before_cut(f"{self.path} has no segment", self.log_start_offset, is_followed=False)
@@ -232,7 +222,7 @@ class LogLoader:
             segment.close()
             unlink_segment(self.disk, self.path, segment.base_offset)
             self.sizes.pop(names.segment_file(segment.base_offset, names.LOG), None)
-        self.producers.clear(offset)
+        self.producers.states.clear(offset)
         self.segments = [self._segment(offset)]
         return offset
 
@@ -256,7 +246,7 @@ class LogLoader:
             scan += list(range(first, count))
         if scan:
             self.work.from_offset = self.segments[scan[0]].base_offset
-            self._load_producers(self.work.from_offset, is_scan=True)
+            self.producers.load(self.segments, self.work.from_offset, is_scan=True)
             if self.guard is not None:
                 # The file of the epochs has no checksum, so read them again from the batches.
                 epochs.truncate_end(self.work.from_offset)
@@ -265,15 +255,13 @@ class LogLoader:
                 break
         if scan and not self.clean:
             # The snapshots above the scan's start, which the crash left, may belong to records that are gone.
-            for offset in [offset for offset in self.snapshots if offset > self.work.from_offset]:
-                if offset not in self.rewritten:
-                    self._drop_snapshot(offset)
+            self.producers.drop_after(self.work.from_offset)
         return self._end_of(-1)
 
     def _has_lost_index(self, segment: Segment) -> bool:
         """Return True if a sealed segment has lost an index in a crash, or only the index's name is left. Sealing
         writes at least one entry, unless the records have no timestamps."""
-        if segment.base_offset in self.missing_index or self._has_torn_index(segment):
+        if self._misses_index(segment) or self._has_torn_index(segment):
             return True
         has_entries = self._size_of(segment.base_offset, names.TIME_INDEX)
         return segment.size > 0 and not has_entries and segment.first_timestamp >= 0
@@ -281,10 +269,14 @@ class LogLoader:
     def _is_suspect(self, segment: Segment) -> bool:
         """Return True if an index is missing or malformed after a clean stop. For sealed segments only the sizes are
         checked: an index with wrong entries is noticed when it is first used."""
-        if segment.base_offset in self.missing_index:
+        if self._misses_index(segment):
             # The segment is empty and was just created, or it has lost its index.
             return segment.size > 0
         return self._has_torn_index(segment)
+
+    def _misses_index(self, segment: Segment) -> bool:
+        kinds = (names.OFFSET_INDEX, names.TIME_INDEX)
+        return any(self._size_of(segment.base_offset, kind) is None for kind in kinds)
 
     def _has_torn_index(self, segment: Segment) -> bool:
         """Return True if an index ends in part of an entry, or the aborted transactions cannot be valid."""
@@ -303,10 +295,10 @@ class LogLoader:
             self.work.notes.append(f"the segment at offset {segment.base_offset} {why}")
             yield from self._remove_from(index, keep=why != _STARTED_AFRESH)
             return False
-        producers = self.producers
-        self._catch_up_producers(segment.base_offset)
+        producers = self.producers.states
+        self.producers.catch_up(self.segments, segment.base_offset)
         if segment.base_offset > self.work.from_offset:
-            self._rewrite_snapshot(segment.base_offset)
+            self.producers.rewrite(segment.base_offset)
 
         guard = self.guard
 
@@ -456,91 +448,6 @@ class LogLoader:
             rebuilt.assign(epoch, offset)
         rebuilt.dirty = True
         return rebuilt
-
-    # -- producers
-
-    def reload_producers(self, segments: list[Segment], snapshots: Iterable[int], upto: int) -> None:
-        """Restore the state as of `upto`, after the log was cut off there."""
-        self.segments, self.snapshots = segments, list(snapshots)
-        self._load_producers(upto)
-        self._catch_up_producers(upto)
-        self._warn()
-
-    def _snapshot_path(self, offset: int) -> str:
-        return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
-
-    def _load_producers(self, upto: int, *, is_scan: bool = False) -> None:
-        """Load the newest usable snapshot at or before `upto`. Without one, no producer is known up to the log's start.
-
-        A scan may use any snapshot after which no segment is missing; without one the scan begins with no producers,
-        and batches before the log's start count too, as in Apache Kafka. A clean start uses no snapshot at or before
-        the log's start.
-        """
-        first = self.segments[0].base_offset
-        lowest = first if is_scan else self.log_start_offset + 1
-        for offset in reversed([offset for offset in self.snapshots if lowest <= offset <= upto]):
-            try:
-                self.producers.load(read_file(self.disk, self._snapshot_path(offset)), offset, self.now_ms)
-                return
-            except CorruptProducerSnapshot as error:
-                self.work.warnings.append(f"the producer snapshot at {offset} is unusable, dropped it: {error}")
-                self._drop_snapshot(offset)
-        self.producers.clear(min(upto, max(self.log_start_offset, first)))
-
-    def _catch_up_producers(self, upto: int) -> None:
-        """Replay batch headers from the offset at which the producer state ends.
-
-        Each segment on the way gets the snapshot that it has lost, because the batches that could restore it may be
-        deleted next. Apache Kafka does this for the last two segments."""
-        producers = self.producers
-        if producers.map_end_offset == 0 and not producers.entries:
-            self._load_producers(upto)
-        if producers.map_end_offset >= upto:
-            return
-        ends = [segment.base_offset for segment in self.segments[1:]]
-        lost = {offset for offset in ends if producers.map_end_offset < offset <= upto}.difference(self.snapshots)
-        for segment in self.segments[bisect_right(ends, producers.map_end_offset) :]:
-            if segment.base_offset >= upto:
-                break
-            if segment.base_offset in lost:
-                self._rewrite_snapshot(segment.base_offset)
-            for position, header in segment.walk(segment.position_for(producers.map_end_offset)):
-                if header.last_offset < producers.map_end_offset:
-                    continue
-                if header.base_offset >= upto:
-                    break
-                # Only a control batch needs more than its header.
-                needs_body = header.attributes & CONTROL and header.producer_id >= 0
-                producers.replay(header, segment.read_batch(position, header) if needs_body else None)
-        producers.map_end_offset = upto
-        if upto in lost:
-            self._rewrite_snapshot(upto)
-
-    def _drop_stray_snapshots(self, log_end_offset: int) -> None:
-        """Keep the snapshots at segment bases and the newest one. The first segment's snapshot is kept too, though no
-        record before it is left, because the scan after a crash begins with it."""
-        bases = {segment.base_offset for segment in self.segments}
-        newest = max((offset for offset in self.snapshots if offset <= log_end_offset), default=-1)
-        for offset in list(self.snapshots):
-            stray = offset not in bases and offset != newest
-            deleted = offset <= self.log_start_offset and offset != self.segments[0].base_offset
-            if offset > log_end_offset or deleted or stray:
-                self._drop_snapshot(offset)
-
-    def _drop_snapshot(self, offset: int) -> None:
-        self.snapshots.remove(offset)
-        self.disk.unlink(self._snapshot_path(offset))
-
-    def _rewrite_snapshot(self, offset: int) -> None:
-        """Write the state at `offset`, a segment's base. It is certain now, while a snapshot that a crash left may
-        belong to records that are gone."""
-        path, data = self._snapshot_path(offset), self.producers.encode()
-        if offset not in self.snapshots or read_file(self.disk, path) != data:
-            write_new(self.disk, path, data, sync=False)
-        self.rewritten.add(offset)
-        if offset not in self.snapshots:
-            self.snapshots.append(offset)
-            self.snapshots.sort()
 
 
 def set_aside(disk: Disk, path: str, now_ms: int, why: str) -> None:

@@ -16,10 +16,11 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pykbroker_log.log_loading import LogLoader
+from pykbroker_log.producer_loading import ProducerLoader
 
 if TYPE_CHECKING:
     from pykbroker_log.epochs import LeaderEpochs
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pykbroker_log.log_files import LogFiles
     from pykbroker_log.producers import ProducerStates
     from pykbroker_log.replacement import Replacement
+
+logger = logging.getLogger(__name__)
 
 
 class CutLog(Protocol):
@@ -120,16 +123,17 @@ class Truncation:
         files.side.drop_snapshots(above=end)
         if log.producers.map_end_offset == end:
             return
-        loader = LogLoader(
+        loader = ProducerLoader(
             files.disk,
             files.path,
-            config=log.config,
-            producers=log.producers,
+            log.producers,
             now_ms=0,
-            clean=True,
-            recovery_point=end,
             log_start_offset=log.log_start_offset,
+            snapshots=files.side.snapshots,
         )
-        loader.reload_producers(files.segments, files.side.snapshots, end)
+        loader.load(files.segments, end)
+        loader.catch_up(files.segments, end)
+        for warning in loader.warnings:
+            logger.warning("%s: %s", files.path, warning)
         files.side.snapshots = tuple(loader.snapshots)
         files.side.found_unsynced(loader.rewritten)

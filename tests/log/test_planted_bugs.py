@@ -22,6 +22,7 @@ from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.memory_disk import MemoryDisk, MemoryFile
 from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.producer_loading import ProducerLoader
 from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
 from pykbroker_wire.errors import KafkaError
@@ -165,15 +166,15 @@ def segments_out_of_line_are_kept(patch: Patch) -> None:
 
 
 def snapshots_of_another_past(patch: Patch) -> None:
-    rewrite = LogLoader._rewrite_snapshot
+    rewrite = ProducerLoader.rewrite
 
-    def believe(loader: LogLoader, offset: int) -> None:
+    def believe(loader: ProducerLoader, offset: int) -> None:
         if offset in loader.snapshots:
             loader.rewritten.add(offset)
         else:
             rewrite(loader, offset)
 
-    patch.setattr(LogLoader, "_rewrite_snapshot", believe)
+    patch.setattr(ProducerLoader, "rewrite", believe)
 
 
 def an_index_is_believed(patch: Patch) -> None:
