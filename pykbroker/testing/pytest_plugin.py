@@ -170,10 +170,14 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker | ExistingCl
 
 @pytest.fixture
 def kafka_faults(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[Faults]:
-    """The fault rules of `kafka_broker`. All rules are removed after each test that uses this fixture."""
+    """The fault rules of `kafka_broker`. All rules are removed after each test that uses this fixture. Raises
+    the exception of a callback that failed."""
     _needs_own_node(request.config, "kafka_faults")
     yield kafka_broker.faults
+    failures = [fault.failure for fault in kafka_broker.faults if fault.failure is not None]
     kafka_broker.faults.clear()
+    if failures:
+        raise failures[0]
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ responsible for counting (rule_set.py) nor for applying it.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from random import Random
 from types import UnionType
 from typing import Any, Self
 
@@ -23,6 +24,9 @@ from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import Message, TopLevel
 
+#: A function that a test gives as an action.
+Callback = Callable[["SeenRequest"], Mapping[str, Any] | None]
+_ACTIONS = ("error", "drop", "disconnect", "change", "delay_ms", "carried_out")
 #: No client waits longer than this.
 LONGEST_DELAY_MS = 3_600_000
 _LONGEST_TEXT = 1000
@@ -65,10 +69,15 @@ class FaultRule:
     rule acts, counted from 1. `times`: the number of matches on which it acts; None for all, or for one if `nth` is
     given.
 
+    `probability`: of the matches whose turn it is, the rule acts on this part, from above 0 to 1. `seed` chooses them:
+    the same seed chooses the same matches, by their numbers.
+
     `error`: an ErrorCode. `drop`: send no answer; the connection stays. `disconnect`: close the connection. `change`:
     fields of the answer by their path (`responses.partition_responses.base_offset`). `delay_ms`: delay the answer, or
     the end of the connection. `carried_out`: the broker executes the request before it returns the error, drops the
-    answer or disconnects.
+    answer or disconnects. `callback`: a function of Python instead of an action. It gets the SeenRequest on a thread of
+    the node, and returns the names and values of an action, for example `{"error": "REQUEST_TIMED_OUT"}`, or None; then
+    the next rule is asked.
     """
 
     api: int | None = None
@@ -85,6 +94,9 @@ class FaultRule:
     disconnect: bool = False
     change: tuple[tuple[str, Scalar], ...] = ()
     carried_out: bool = False
+    probability: float = 1.0
+    seed: int = 0
+    callback: Callback | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -112,6 +124,9 @@ class FaultRule:
             disconnect=_flag(said, "disconnect"),
             change=_change(change),
             carried_out=_flag(said, "carried_out"),
+            probability=_probability(said.get("probability", 1.0)),
+            seed=_number(said, "seed", 0, 1 << 62) or 0,
+            callback=_callback(said.get("callback")),
         )
         rule._check()
         return rule
@@ -124,6 +139,7 @@ class FaultRule:
                 ("drop", self.drop),
                 ("disconnect", self.disconnect),
                 ("change", bool(self.change)),
+                ("callback", self.callback is not None),
             )
             if is_wanted
         ]
@@ -133,6 +149,8 @@ class FaultRule:
             raise FaultError("an answer that is dropped is not delayed as well")
         if self.carried_out and actions not in (["error"], ["drop"], ["disconnect"]):
             raise FaultError("carried_out goes with error, drop or disconnect; anything else is carried out anyway")
+        if self.callback is not None and self.delay_ms:
+            raise FaultError("a callback returns delay_ms itself")
         if self.api is None:
             if self.change:
                 raise FaultError("change needs an api: the fields of each answer are its own")
@@ -177,11 +195,39 @@ class FaultRule:
     @property
     def acts(self) -> bool:
         """True if the rule does more than count."""
-        return self.error is not None or self.drop or self.disconnect or bool(self.change) or self.delay_ms > 0
+        return (
+            self.error is not None
+            or self.drop
+            or self.disconnect
+            or bool(self.change)
+            or self.delay_ms > 0
+            or self.callback is not None
+        )
 
     def is_turn(self, matches: int) -> bool:
         """Return True if the rule acts on its match number `matches`, counted from 1."""
-        return matches >= self.nth and (self.times is None or matches < self.nth + self.times)
+        if matches < self.nth or (self.times is not None and matches >= self.nth + self.times):
+            return False
+        # Chance of its own for each match, so that the choice does not depend on the order of other rules.
+        chance = Random(f"{self.seed}/{matches}")  # noqa: S311  # repeatable on purpose
+        return chance.random() < self.probability
+
+    def answered(self, seen: SeenRequest) -> FaultRule | None:
+        """Return the rule whose action applies to a request: the rule itself, or what its callback returns. None if the
+        callback returns None. Raises FaultError for a callback that returns no action, and what it raises itself."""
+        if self.callback is None:
+            return self
+        given = self.callback(seen)
+        if given is None:
+            return None
+        unknown = (
+            "nothing"
+            if not isinstance(given, Mapping)
+            else next((name for name in given if name not in _ACTIONS), None)
+        )
+        if unknown is not None or not given:
+            raise FaultError(f"a callback returns None or some of {', '.join(_ACTIONS)}, not {_shown(given)}")
+        return replace(FaultRule.of({"api": seen.key, **given}), topic=self.topic, partition=self.partition)
 
     def to_json(self) -> dict[str, Any]:
         """Return the argument for `of`, without fields that have their default."""
@@ -196,6 +242,8 @@ class FaultRule:
                 value = value.name
             elif one.name == "change":
                 value = dict(value)
+            elif one.name == "callback":
+                value = getattr(value, "__name__", repr(value))
             found[one.name] = value
         return found
 
@@ -247,6 +295,19 @@ def _flag(given: Mapping[str, Any], name: str) -> bool:
     if not isinstance(value, bool):
         raise FaultError(f"{name} is true or false, not {_shown(value)}")
     return value
+
+
+def _probability(given: Any) -> float:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given <= 1:
+        raise FaultError(f"probability is a number above 0 and up to 1, not {_shown(given)}")
+    return float(given)
+
+
+def _callback(given: Any) -> Callback | None:
+    if given is not None and not callable(given):
+        raise FaultError("callback is a function of Python, so it does not go over HTTP")
+    found: Callback | None = given
+    return found
 
 
 def _change(given: Any) -> tuple[tuple[str, Scalar], ...]:

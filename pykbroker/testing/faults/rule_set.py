@@ -8,6 +8,7 @@ node of a cluster uses the same set, so that rules and counts survive the restar
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenRequest
+from pykbroker.testing.faults.fault_rule import Callback, FaultError, FaultRule, SeenRequest
 from pykbroker.testing.faults.named_parts import NamedPart
+
+logger = logging.getLogger(__name__)
 
 MOST_RULES = 100
 _POLL_SECONDS = 0.02
@@ -34,6 +37,8 @@ class Fault:
         self.matched = 0
         #: requests on which it acted
         self.acted = 0
+        #: the first exception of its callback, or None; requests are served as if the callback had returned None
+        self.failure: Exception | None = None
 
     def wait_for(self, count: int = 1, timeout_seconds: float = 60.0) -> None:
         """Wait until this many requests have matched since the rule was added. Raises TimeoutError with the number so
@@ -102,6 +107,9 @@ class Faults:
         disconnect: bool | None = None,
         change: dict[str, Any] | None = None,
         carried_out: bool | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        callback: Callback | None = None,
     ) -> Fault:
         """Add a rule after the others; without an action it only counts. FaultRule describes the arguments. Raises
         FaultError."""
@@ -172,18 +180,29 @@ class Faults:
 
     def judge(self, seen: SeenRequest) -> ActingRule | None:
         """Count a request, and return the rule that acts on it."""
-        verdict: ActingRule | None = None
+        turns: list[tuple[Fault, tuple[NamedPart, ...]]] = []
         with self._changed:
             for fault in self.rules:
                 chosen = fault.rule.chosen(seen)
                 if chosen is None:
                     continue
                 fault.matched += 1
-                if verdict is None and fault.rule.acts and fault.rule.is_turn(fault.matched):
-                    fault.acted += 1
-                    verdict = ActingRule(fault.rule, fault.number, chosen)
+                if fault.rule.acts and fault.rule.is_turn(fault.matched):
+                    turns.append((fault, chosen))
                 self._changed.notify_all()
-        return verdict
+        # Without the lock, because a callback may take its time, or may add and remove rules.
+        for fault, chosen in turns:
+            try:
+                rule = fault.rule.answered(seen)
+            except Exception as error:  # noqa: BLE001  # the code of a test, on a thread of the node
+                fault.failure = fault.failure or error
+                logger.warning("The callback of fault %d failed, and the request is served: %r", fault.number, error)
+                continue
+            if rule is not None:
+                with self._changed:
+                    fault.acted += 1
+                return ActingRule(rule, fault.number, chosen)
+        return None
 
 
 def _too_few(fault: Fault, count: int, timeout_seconds: float) -> TimeoutError:

@@ -158,3 +158,71 @@ def test_waiting_ends_with_the_rule() -> None:
         fault.wait_for()
     with pytest.raises(TimeoutError, match="was removed when 1 requests had matched"):
         fault.wait_for(2)
+
+
+def acted_on(probability: float, seed: int, **more: Any) -> list[int]:
+    faults = Faults()
+    faults.add("Produce", error="REQUEST_TIMED_OUT", probability=probability, seed=seed, **more)
+    return [number for number in range(1, 1001) if faults.judge(produce()) is not None]
+
+
+def test_a_probability_is_repeatable_by_its_seed() -> None:
+    found = acted_on(0.2, 7)
+    assert found == acted_on(0.2, 7)
+    assert found != acted_on(0.2, 8)
+    assert 150 < len(found) < 250
+    assert acted_on(1, 7) == list(range(1, 1001))
+    assert acted_on(0.2, 7, nth=101, times=100) == [number for number in found if 101 <= number <= 200]
+
+
+@pytest.mark.parametrize("probability", [0, -0.5, 1.5, True, "0.5", float("nan")])
+def test_a_probability_that_is_none(probability: Any) -> None:
+    with pytest.raises(FaultError, match="probability is a number above 0 and up to 1"):
+        FaultRule.of({"api": "Produce", "drop": True, "probability": probability})
+
+
+def test_a_callback_decides_for_each_request() -> None:
+    faults = Faults()
+    given: list[SeenRequest] = []
+
+    def decide(seen: SeenRequest) -> dict[str, Any] | None:
+        given.append(seen)
+        return {"error": "REQUEST_TIMED_OUT", "carried_out": True} if len(given) == 2 else None
+
+    first = faults.add("Produce", topic="orders", callback=decide)
+    second = faults.add("Produce", drop=True)
+    assert [faults.judge(produce()).rule.drop for _ in range(3)] == [True, False, True]  # type: ignore[union-attr]
+    assert [seen.api for seen in given] == ["Produce"] * 3
+    assert (first.matched, first.acted, second.matched, second.acted) == (3, 1, 3, 2)
+    assert first.to_json()["rule"] == {"api": "Produce", "topic": "orders", "callback": "decide"}
+
+
+@pytest.mark.parametrize("returned", [{}, {"nth": 2}, "error", {"error": "NO"}, {"drop": True, "disconnect": True}, 1])
+def test_a_callback_that_returns_no_action_harms_no_request(returned: Any) -> None:
+    faults = Faults()
+    fault = faults.add("Produce", callback=lambda seen: returned)
+    assert faults.judge(produce()) is None
+    assert isinstance(fault.failure, FaultError)
+
+
+def test_a_callback_may_change_the_rules() -> None:
+    faults = Faults()
+
+    def once(seen: SeenRequest) -> dict[str, Any]:
+        faults.clear()
+        return {"disconnect": True}
+
+    faults.add("Produce", callback=once)
+    assert faults.judge(produce()) is not None
+    assert faults.judge(produce()) is None
+
+
+@pytest.mark.parametrize("more", [{"drop": True}, {"delay_ms": 5}])
+def test_a_callback_stands_alone(more: dict[str, Any]) -> None:
+    with pytest.raises(FaultError):
+        FaultRule.of({"api": "Produce", "callback": lambda seen: None, **more})
+
+
+def test_a_callback_does_not_go_over_http() -> None:
+    with pytest.raises(FaultError, match="does not go over HTTP"):
+        FaultRule.of({"api": "Produce", "callback": "decide"})

@@ -374,3 +374,22 @@ def test_a_rule_of_one_node_of_a_cluster() -> None:
             (2, ()),
         ]
         assert not cluster.requests("Fetch", client_id="broker-2-fetcher-0")
+
+
+def test_a_client_survives_a_callback_that_decides_by_the_request() -> None:
+    with pykbroker.Broker() as broker:
+        broker.create_topic("orders")
+        seen: list[str | None] = []
+
+        def decide(request: Any) -> dict[str, Any] | None:
+            seen.append(request.client_id)
+            return {"error": "NOT_LEADER_OR_FOLLOWER"} if len(seen) <= 2 else None
+
+        fault = broker.faults.add("Produce", topic="orders", callback=decide)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, "client.id": "shop", "retry.backoff.ms": 20}
+        )
+        producer.produce("orders", b"one")
+        assert producer.flush(60) == 0
+        assert (seen, fault.acted) == (["shop"] * 3, 2)
+        assert [record.value for record in broker.records("orders")] == [b"one"]
