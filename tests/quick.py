@@ -137,7 +137,9 @@ class Quick:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         report: pytest.TestReport = yield  # type: ignore[assignment]
-        package = missing_package(call.excinfo.value) if call.excinfo is not None else None
+        error = call.excinfo.value if call.excinfo is not None else None
+        # Our own ImportError that says what to install has the missing module as its cause.
+        package = missing_package(error) or missing_package(getattr(error, "__cause__", None))
         if report.failed and package is not None:
             report.outcome = "skipped"
             report.longrepr = (str(item.path), 0, f"{LEFT_OUT}{package}")

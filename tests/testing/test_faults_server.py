@@ -178,7 +178,12 @@ def test_a_rule_may_come_in_chunks(server: FaultsServer) -> None:
         (b"GET /faults SOMETHING/9\r\n\r\n", b"400"),
         (b"GET /" + b"a" * 70_000, b"431"),
         (b"GET /faults HTTP/1.1\r\n" + b"A: b\r\n" * 5000, b"431"),
-        (b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n", b"400"),
+        # It waits for the end of the body until the server gives up.
+        pytest.param(
+            b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n",
+            b"400",
+            marks=pytest.mark.slow,
+        ),
         (b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", b"400"),
     ],
 )
