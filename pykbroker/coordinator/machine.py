@@ -424,7 +424,9 @@ class CoordinatorRuntime(Generic[S]):
         if not self._is_alive(host):
             return
         if code:
-            logger.info("%s-%d: no longer its coordinator: %s", self.topic, host.partition.index, code.name)
+            logger.info(
+                "%s-%d: this node is no longer its coordinator: %s", self.topic, host.partition.index, code.name
+            )
             self._unload(host)
             return
         self._advance(host, offset)

@@ -73,7 +73,7 @@ class HandOver(Generic[M]):
                     self._take(message)
                 except Exception:
                     # A bug of one part must not keep the other parts from the next messages.
-                    logger.exception("A message of the other loop could not be taken: %s", type(message).__name__)
+                    logger.exception("A message from the other loop could not be handled: %s", type(message).__name__)
         finally:
             self._is_taking = False
 

@@ -136,7 +136,9 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
         if isinstance(error, Unanswered):
             nonlocal is_suspect
             if is_suspect:
-                logger.warning("%s request from %s is given up: %s, twice", row.name, ctx.client_host, error)
+                logger.warning(
+                    "%s request from %s is given up after two attempts: %s", row.name, ctx.client_host, error
+                )
                 refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller ends its connections")
                 return
             is_suspect = True

@@ -204,7 +204,7 @@ class LoadReporter:
         self._dropped.value += 1
         if why != self._problem:
             self._problem = why
-            logger.warning("A load report of this broker is dropped: %s", why)
+            logger.warning("A load report of this broker was dropped: %s", why)
 
     # -- the topic ----------------------------------------------------------------------------------------------------
 

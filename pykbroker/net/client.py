@@ -197,11 +197,11 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             except EncodeError as error:
                 if chosen == message.MAX_VERSION:
                     raise
-                raise UnsupportedVersion(f"{error}, and the peer serves no version that can say it") from error
+                raise UnsupportedVersion(f"{error}, and the peer serves no version that has a field for it") from error
         except UnsupportedVersion as error:
             if message.API_KEY not in self._cannot_say:
                 self._cannot_say.add(message.API_KEY)
-                logger.warning("%r: a request cannot be sent, and others like it neither: %s", self, error)
+                logger.warning("%r: requests of this kind cannot be sent: %s", self, error)
             request.fail(UnsupportedVersion(f"{self.address}: {error}"))
         except EncodeError as error:
             request.fail(error)

@@ -130,7 +130,7 @@ class TlsStores:
             return
         except Exception:
             # An unexpected error of a library must not stop the other work of the publisher of the metadata.
-            logger.exception("Listener %s: new stores are not taken, and the old ones stay", listener)
+            logger.exception("Listener %s: the new stores cannot be used, so the old ones stay in use", listener)
             return
         for take in prepared:
             take()

@@ -100,4 +100,4 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
                 entry.done(result)
             except Exception:
                 # This is a bug of one owner. The other results must still be passed on, because they come only once.
-                logger.exception("The result %s could not be taken", result)
+                logger.exception("The result %s could not be handled", result)

@@ -51,6 +51,6 @@ def _check(made: object, interface: type, named: str) -> None:
             continue
         method = getattr(made, name, None)
         if not callable(method):
-            raise ConfigError(f"{named} has no method {name}, which {interface.__name__} has")
+            raise ConfigError(f"{named} lacks the method {name} of {interface.__name__}")
         if any(is_kind(method) for is_kind in _DEFERRED):
             raise ConfigError(f"{named}: {name} must be a plain method, which returns when it is called")

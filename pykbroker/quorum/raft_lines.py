@@ -90,7 +90,7 @@ class RaftLines:
         if snapshot != self._damaged:
             self._damaged = snapshot
             logger.warning(
-                "%s The snapshot %s of leader %s came damaged (%s): nothing of it is used, and it is asked for again",
+                "%s The snapshot %s of leader %s arrived damaged (%s): it is discarded and fetched again",
                 self._name,
                 snapshot,
                 leader_id,
@@ -114,7 +114,9 @@ class RaftLines:
         """Log that a snapshot of the leader is in place."""
         if self._waits is not None:
             self._waits = None
-            logger.warning("%s The snapshot %s found room: the metadata of this node goes on", self._name, snapshot)
+            logger.warning(
+                "%s The disk has room for the snapshot %s now: the metadata of this node goes on", self._name, snapshot
+            )
 
     def stopped(self, log_dir: str, error: BaseException) -> None:
         """Log that the replica has failed."""

@@ -117,7 +117,9 @@ class IsrUpdates:
                 "Partition %s: the ISR stays %s: %s: %s",
                 partition,
                 list(isr.committed),
-                "the controller refused" if was_asked else "an earlier change is not answered yet, not asked for",
+                "the controller refused"
+                if was_asked
+                else "an earlier change is not answered yet, so it was not asked for",
                 list(change.replicas),
             )
             partition.advance()

@@ -82,4 +82,4 @@ class LineFile:
             self.dropped += data.removeprefix(b"\n").count(b"\n")
             if not self._has_failed:
                 self._has_failed = True
-                logger.error("Line file: lines are lost, since they cannot be written: %s", error.strerror)
+                logger.error("Line file: lines are lost, because they cannot be written: %s", error.strerror)

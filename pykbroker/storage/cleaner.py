@@ -238,7 +238,8 @@ class LogCleaner:
             ):
                 if one.invalid_checkpoint:
                     logger.warning(
-                        "Partition %s: its checkpoint of what was cleaned is of no use: %s; beginning at offset %d",
+                        "Partition %s: its offset in cleaner-offset-checkpoint cannot be used: %s. Cleaning begins at "
+                        "offset %d",
                         handle,
                         one.invalid_checkpoint,
                         one.first_dirty_offset,
@@ -302,7 +303,7 @@ class LogCleaner:
             )
             return await self._run(thread, chosen, replacement)
         except WorkerDied as error:
-            logger.warning("Partition %s: its cleaning was lost: %s", chosen.handle, error)
+            logger.warning("Partition %s: its cleaning ended without a result: %s", chosen.handle, error)
         except StorageError as error:
             self._logs.directory_failed(error)
         except Exception as error:  # noqa: BLE001  # whatever is wrong with one log, the others are cleaned

@@ -130,7 +130,7 @@ def warn_of_client_auth(config: Config, listener: str) -> None:
     keys = _Keys(config, listener)
     if _is_below_sasl(config, listener) and keys.name(key) == key and keys.value(key) != "none":
         logger.warning(
-            "Listener %s: %s=%s does not count on SASL_SSL, so clients need no certificate; %s would count",
+            "Listener %s: %s=%s has no effect on SASL_SSL, so clients need no certificate; %s would have one",
             listener,
             key,
             keys.value(key),
@@ -153,7 +153,9 @@ def _versions(keys: _Keys) -> tuple[str, ...]:
         raise keys.wrong(key, f"{', '.join(named)} is not safe and not served; TLSv1.2 and TLSv1.3 are")
     gone = [version for version in named if version in _GONE_VERSIONS]
     if gone:
-        logger.warning("%s: %s is left out, as Java leaves it out: it is not safe", keys.name(key), ", ".join(gone))
+        logger.warning(
+            "%s: %s is left out, because it is not safe; Java leaves it out too", keys.name(key), ", ".join(gone)
+        )
     return served
 
 

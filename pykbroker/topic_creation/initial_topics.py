@@ -91,7 +91,7 @@ class InitialTopics:
         if waiting:
             self._try_again(frozenset(waiting), next(iter(waiting.values())))
         elif made:
-            logger.info("Topics of pykbroker.create.topics are there: %s", ", ".join(sorted(made)))
+            logger.info("Topics of pykbroker.create.topics exist now: %s", ", ".join(sorted(made)))
             self._when_known(made)
         else:
             self._end_try()
@@ -110,7 +110,9 @@ class InitialTopics:
 
     def _try_again(self, names: frozenset[str], why: str) -> None:
         if names != self._waits:
-            logger.warning("Topics of pykbroker.create.topics wait: %s: %s", ", ".join(sorted(names)), why)
+            logger.warning(
+                "Topics of pykbroker.create.topics that cannot be created yet: %s: %s", ", ".join(sorted(names)), why
+            )
             self._waits = names
         self._timer = self._services.runtime.loop.call_later(_PAUSE_SECONDS, self._try)
         self._end_try()

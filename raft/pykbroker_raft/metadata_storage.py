@@ -152,7 +152,10 @@ class MetadataStorage:
         except DamagedLog as damage:
             raise LostMetadata(intact.explain(damage)) from damage
         if note.is_outdated:
-            logger.info("%s: another program has had the log since pykbroker did: what was flushed is noted anew", path)
+            logger.info(
+                "%s: another program has written to the log since pykbroker did, so pykbroker.flushed is written anew",
+                path,
+            )
         for warning in intact.warnings(path, note, guard):
             logger.warning("%s", warning)
         found.set_damaged_aside(disk, path, now_ms)

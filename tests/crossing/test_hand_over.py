@@ -71,7 +71,7 @@ def test_an_error_of_one_message_keeps_no_other_from_being_taken(caplog: pytest.
         way.put(number)
     calls[0]()
     assert taken == [0, 2]
-    assert caplog.messages == ["A message of the other loop could not be taken: int"]
+    assert caplog.messages == ["A message from the other loop could not be handled: int"]
 
 
 def test_nothing_is_taken_after_the_end() -> None:

@@ -210,7 +210,7 @@ def test_a_request_that_ends_connections_fails_alone(
     wire.half.loop.settle()
     assert culprit.future.done()
     assert not other.future.done()
-    assert "CreateTopics request from 127.0.0.1 is given up: ended, twice" in caplog.text
+    assert "CreateTopics request from 127.0.0.1 is given up after two attempts: ended" in caplog.text
     # Its turn is now. That there is no connection yet is not its fault.
     alone.sent[1].set_exception(Disconnected("no connection"))
     wire.half.loop.advance(forwarding.RETRY_SECONDS)

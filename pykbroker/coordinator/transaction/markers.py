@@ -141,7 +141,7 @@ class MarkerQueue:
         if code in _DONE:
             self._done(job, partition)
         elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            logger.info("%r: given up, another coordinator has taken over", job)
+            logger.info("%r: given up, because another coordinator has taken over", job)
             self.discard(job)
         elif code in _PASSES:
             self._resting.setdefault(job, []).append(partition)

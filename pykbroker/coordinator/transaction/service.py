@@ -330,7 +330,9 @@ class TransactionService:
         # NOT_COORDINATOR is retried too, because a full disk causes it on a broker that still leads the partition. If
         # this node no longer leads it, `_completed` gives up.
         if (left_out := self._lines.take(f"completion {code.name}")) is not None:
-            logger.info("%r are written, but not yet that they are: %s%s", job, code.name, left_out)
+            logger.info(
+                "%r are written, but the record that completes the transaction is not: %s%s", job, code.name, left_out
+            )
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
 
     def _abort_overdue(self) -> None:
@@ -356,9 +358,14 @@ class TransactionService:
     def _aborted(self, producer: Producer, answer: object) -> None:
         self._aborting.discard(producer)
         if answer is True:
-            logger.info("Transaction of %s is open for longer than its timeout: aborted", producer)
+            logger.info("Transaction of %s was open for longer than its timeout and is aborted", producer)
         elif isinstance(answer, ErrorCode) and (left_out := self._lines.take(f"abort {answer.name}")) is not None:
-            logger.warning("Transaction of %s is open for too long, but: %s%s", producer, answer.name, left_out)
+            logger.warning(
+                "Transaction of %s is open for longer than its timeout and cannot be aborted yet: %s%s",
+                producer,
+                answer.name,
+                left_out,
+            )
 
     def _expire(self) -> None:
         for index in self.coordinator.led():
@@ -372,7 +379,7 @@ class TransactionService:
     @staticmethod
     def _expired(index: int, answer: int | ErrorCode) -> None:
         if isinstance(answer, ErrorCode):
-            logger.info("%s-%d: nothing expires now: %s", TRANSACTION_STATE_TOPIC, index, answer.name)
+            logger.info("%s-%d: transactional ids cannot expire now: %s", TRANSACTION_STATE_TOPIC, index, answer.name)
         elif answer:
             logger.info("%s-%d: %d transactional ids have expired", TRANSACTION_STATE_TOPIC, index, answer)
 

@@ -206,4 +206,4 @@ def _check(brokers: int, controllers: int, port: int) -> None:
     if controllers < 0:
         raise ConfigError(f"--controllers {controllers}: not below 0")
     if port < 0 or port + brokers - 1 > _MOST_PORT:
-        raise ConfigError(f"--port {port}: the ports of {brokers} brokers end behind {_MOST_PORT}")
+        raise ConfigError(f"--port {port}: the ports of {brokers} brokers end beyond {_MOST_PORT}")

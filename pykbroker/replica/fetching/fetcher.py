@@ -302,7 +302,11 @@ class Fetcher:
             diverging = data.diverging_epoch
             if diverging.epoch >= 0:
                 if diverging.end_offset < 0:
-                    logger.error("Partition %s: the leader's epoch %d ends nowhere", fetch, diverging.epoch)
+                    logger.error(
+                        "Partition %s: the leader answered epoch %d without the offset at which it ends",
+                        fetch,
+                        diverging.epoch,
+                    )
                     self._delay(fetch, now)
                     return None
                 # High watermark and log start are taken over from a later answer, when this log agrees with the
@@ -365,7 +369,9 @@ class Fetcher:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             return self._fenced(fetch)
         if code != ErrorCode.NONE or offset < 0:
-            logger.info("Partition %s: the leader does not say where its log lies: %s", fetch, error_name(code))
+            logger.info(
+                "Partition %s: the leader did not return the offset that was asked for: %s", fetch, error_name(code)
+            )
             self._stop_asking(fetch, now)
             return None
         own_end = fetch.replica.log_end_offset
@@ -375,7 +381,8 @@ class Fetcher:
                 return None
             # An unclean election has made a replica without these records the leader.
             logger.warning(
-                "Partition %s: its log ends at offset %d, the leader's at %d: what the leader lacks is cut off",
+                "Partition %s: its log ends at offset %d and the leader's at %d: the records that the leader lacks are "
+                "truncated",
                 fetch,
                 own_end,
                 offset,
@@ -383,11 +390,12 @@ class Fetcher:
             self._work(fetch)
             return TruncateTo(fetch, offset)
         if offset <= own_end:
-            logger.info("Partition %s: fetching again from the log's end, offset %d", fetch, own_end)
+            logger.info("Partition %s: fetching again from the end of its log, offset %d", fetch, own_end)
             self._stop_asking(fetch, now)
             return None
         logger.warning(
-            "Partition %s: its log ends at offset %d, before the leader's starts, at %d: it starts over there",
+            "Partition %s: its log ends at offset %d and the leader's begins at %d: it is emptied and begins at that "
+            "offset",
             fetch,
             own_end,
             offset,
@@ -412,7 +420,7 @@ class Fetcher:
             return has_moved
         if expects_progress and not has_moved:
             logger.warning(
-                "Partition %s: the leader's answer has changed nothing at offset %d", fetch, fetch.fetch_offset
+                "Partition %s: the leader's answer at offset %d brought no progress", fetch, fetch.fetch_offset
             )
             self._delay(fetch, now)
         else:

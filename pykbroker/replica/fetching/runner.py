@@ -129,7 +129,7 @@ class FetcherRunner:
             self._go_on()
 
     def _die(self, error: Exception) -> None:
-        logger.error("%r: died, and fetches no more", self, exc_info=error)
+        logger.error("%r: failed and has ended, so its partitions are no longer fetched", self, exc_info=error)
         self.is_dead = True
         self.close()
 
@@ -192,7 +192,7 @@ class FetcherRunner:
             if fetch not in self._fetcher:
                 raise
             # This is a bug, which may affect only this one log.
-            logger.error("Partition %s: what its leader sent could not be taken", fetch, exc_info=error)
+            logger.error("Partition %s: the records from its leader could not be appended", fetch, exc_info=error)
             self._fail(self._fetcher.fail(fetch, f"unexpected {type(error).__name__}: {error}"))
             return 1
 

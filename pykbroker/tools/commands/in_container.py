@@ -349,7 +349,7 @@ def _health_socket() -> str | None:
         if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
             _leave_mark(directory)
             return path
-    logger.warning("There is no place for the health socket: `pykbroker health` finds no node here")
+    logger.warning("The health socket has no place, so `pykbroker health` finds no node here")
     return None
 
 

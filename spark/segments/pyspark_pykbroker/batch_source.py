@@ -54,7 +54,8 @@ def tell_without_effect(options: SourceOptions) -> None:
     """Log one line about the options that have no effect here."""
     if options.without_effect:
         logger.warning(
-            "pyspark_pykbroker: no broker is asked, so these change nothing: %s", ", ".join(options.without_effect)
+            "pyspark_pykbroker: these options have no effect, because no broker is asked: %s",
+            ", ".join(options.without_effect),
         )
 
 

@@ -78,5 +78,5 @@ def _load_snapshot(folder: str, states: ProducerStates, high_watermark: int) -> 
         except FileNotFoundError:
             continue
         except CorruptProducerSnapshot as error:
-            logger.warning("%s: %s: an older one is used, and more of the log is looked at", path, error)
+            logger.warning("%s: %s: an older snapshot is used, and more of the log is read", path, error)
     return 0

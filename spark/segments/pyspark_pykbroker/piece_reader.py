@@ -73,7 +73,7 @@ def _open(piece: Piece, options: SourceOptions) -> tuple[int, LogView]:
     )
     if options.fail_on_data_loss:
         raise RecordsLost(f"{text}. Read again from the offsets that are left, or set failOnDataLoss to false.")
-    logger.warning("%s: reading what is left", text)
+    logger.warning("%s: reading the offsets that are left", text)
     return first, view
 
 

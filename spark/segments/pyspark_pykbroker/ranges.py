@@ -109,6 +109,6 @@ def fit(replica: Replica, start: int, end: int, bounds: Bounds, *, fail: bool) -
         text = f"{replica.topic}-{replica.partition} in {replica.folder}: {problem}"
         if fail:
             raise RecordsLost(f"{text}. Ask for other offsets, or set failOnDataLoss to false to read what there is.")
-        logger.warning("%s: reading what there is", text)
+        logger.warning("%s: reading the offsets that there are", text)
     start = min(max(start, bounds.start), bounds.end)
     return start, max(start, min(end, bounds.end))

@@ -81,7 +81,7 @@ def test_only_the_key_of_the_listener_asks_for_certificates(tmp_path: Path, capl
     ):
         assert log_in(wire) == ErrorCode.NONE
     (line,) = [line for line in caplog.messages if "ssl.client.auth" in line]
-    assert "does not count on SASL_SSL" in line
+    assert "has no effect on SASL_SSL" in line
     required = {
         **BELOW_SASL,
         "listener.name.ssl.ssl.client.auth": "required",

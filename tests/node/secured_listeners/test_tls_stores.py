@@ -189,7 +189,7 @@ def test_a_store_that_cannot_be_used_changes_nothing(
         assert alter(node, {KEYSTORE: str(folder.path / "two.p12")})[0] == ErrorCode.NONE
         wait(lambda: "the old ones stay" in caplog.text)
         (line,) = (each for each in caplog.messages if "the old ones stay" in each)
-        assert line.startswith("Listener SSL: new stores are not taken, and the old ones stay: ")
+        assert line.startswith("Listener SSL: the new stores cannot be used, so the old ones stay in use: ")
         assert "two.p12" in line
         assert serial(node) == before
 

@@ -177,7 +177,11 @@ class Rebalance:
     def _session_over(self, member_id: str) -> None:
         group = self.group
         if member_id in group.pending_join:
-            logger.info("Group %s: %s never joined with the id it was given", group.group_id, member_id)
+            logger.info(
+                "Group %s: nobody has joined in time with the member id %s that was given out",
+                group.group_id,
+                member_id,
+            )
             group.remove(member_id)
             if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined:
                 self.complete_join()
