@@ -126,7 +126,7 @@ class TlsStores:
                 check_itself(new)
             prepared = [user.prepare(new) for user in self._users[listener]]
         except ConfigError as error:
-            self._say(logging.ERROR, listener, "new stores are not taken, and the old ones stay: %s", error)
+            self._say(logging.ERROR, listener, "the new stores cannot be used, so the old ones stay in use: %s", error)
             return
         except Exception:
             # An unexpected error of a library must not stop the other work of the publisher of the metadata.

@@ -90,7 +90,7 @@ def test_a_damaged_snapshot_changes_nothing_and_comes_again(
         assert follower.failed is None
         assert logs(runtime.disk) == before
         assert listener.values in ([], [b"first"])
-        said = [record.getMessage() for record in caplog.records if "came damaged" in record.getMessage()]
+        said = [record.getMessage() for record in caplog.records if "arrived damaged" in record.getMessage()]
         assert len(said) == 1
         assert f"snapshot {last + 1}-1 of leader 1" in said[0]
         # It was damaged on its way, and not in the leader's file.

@@ -97,7 +97,7 @@ def test_what_a_node_is_told_is_a_configuration() -> None:
         (0, 0, 9092, "--brokers 0: a cluster has at least one broker"),
         (1001, 0, 9092, "--brokers 1001: at most 1000"),
         (1, -1, 9092, "--controllers -1: not below 0"),
-        (3, 0, 65_534, "--port 65534: the ports of 3 brokers end behind 65535"),
+        (3, 0, 65_534, "--port 65534: the ports of 3 brokers end beyond 65535"),
         (1, 0, -1, "--port -1"),
     ],
 )

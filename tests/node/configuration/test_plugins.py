@@ -204,9 +204,9 @@ def test_what_cannot_be_loaded_stops_the_start(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("authorizer.class.name", "Incomplete", "has no method authorize_some, which AuthorizerPlugin has"),
-        ("create.topic.policy.class.name", "Incomplete", "has no method validate, which CreateTopicPolicy has"),
-        ("principal.builder.class", "Incomplete", "has no method build, which PrincipalBuilder has"),
+        ("authorizer.class.name", "Incomplete", "lacks the method authorize_some of AuthorizerPlugin"),
+        ("create.topic.policy.class.name", "Incomplete", "lacks the method validate of CreateTopicPolicy"),
+        ("principal.builder.class", "Incomplete", "lacks the method build of PrincipalBuilder"),
         ("alter.config.policy.class.name", "Async", "validate must be a plain method, which returns when it is called"),
     ],
 )

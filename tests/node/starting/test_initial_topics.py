@@ -66,7 +66,7 @@ def test_what_needs_more_brokers_waits_and_holds_nothing_up(play: Play, caplog: 
     assert play(names, {KEY: "orders:1:3,events:1:1"}) == {"events"}
     waits = [message for message in caplog.messages if KEY in message]
     assert len(waits) == 1
-    assert waits[0].startswith(f"Topics of {KEY} wait: orders: ")
+    assert waits[0].startswith(f"Topics of {KEY} that cannot be created yet: orders: ")
 
 
 def test_a_topic_that_cannot_be_is_one_line(play: Play, caplog: pytest.LogCaptureFixture) -> None:
