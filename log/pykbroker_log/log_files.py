@@ -74,11 +74,11 @@ class LogFiles:
 
     @property
     def first_stored_offset(self) -> int:
-        """The base offset of the oldest file that still has its own name in the folder."""
+        """The base offset of the oldest segment whose files are not yet renamed for their deletion."""
         return self._all()[0].base_offset
 
     def _all(self) -> list[Segment]:
-        """Return all segments, with the retired ones that still have their names."""
+        """Return all segments, and the retired segments whose files are not yet renamed for their deletion."""
         return [*(retired.segment for retired in self.deletion.retired), *self.segments]
 
     # -- when the disk fails
@@ -109,7 +109,7 @@ class LogFiles:
         return StorageError(self.log_dir, error)
 
     def flush_failed(self, error: OSError) -> StorageError:
-        """Stop appends because a flush failed. Returns the error to raise."""
+        """Stop appends for good, because a flush, a stop or a truncation failed. Returns the error to raise."""
         self.failure = error
         return StorageError(self.log_dir, error, is_final=True)
 
@@ -127,7 +127,7 @@ class LogFiles:
     def roll(
         self, base_offset: int, config: LogConfig, now_ms: int, producers: ProducerStates, log_start_offset: int
     ) -> None:
-        """Begin a new segment, with a snapshot of the producers up to it. Raises OSError."""
+        """Begin a new segment, and write a snapshot of the producers before it. Raises OSError."""
         active = self.active
         if active.size:
             active.seal()
@@ -172,8 +172,8 @@ class LogFiles:
 
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
-        # Remove the newest first, and the first one only when the others are durably gone. After a crash the segments
-        # that are left then end early, but begin where the log began.
+        # Remove the newest segment first, and the oldest one only when the removal of the others is durable. So the
+        # segments that a crash leaves may end early, but they begin where the log began.
         first, *later = self._all()
         for segment in reversed(later):
             segment.remove()
@@ -208,7 +208,7 @@ class LogFiles:
 
     def begin_flush(self, end_offset: int, *, again: bool) -> Flush:
         """See PartitionLog.begin_flush. The caller has read `end_offset` before this call. Raises StorageError."""
-        # In this order: see flush_state.py.
+        # The end offset is noted before the files are collected (flush_state.py).
         active = self.active
         # A crash can bring back a retired segment that still has its name. And the segment that ends at the recovery
         # point may have been sealed, and its index written, after the flush that set the recovery point.
@@ -225,7 +225,7 @@ class LogFiles:
         return Flush(self.generation, end_offset, paths, folders, files)
 
     def end_flush(self, flush: Flush) -> None:
-        """Record that what the pass covers is durable. Raises StorageError if the log's folder was gone."""
+        """Raise the recovery point to the end of the flush. Raises StorageError if the log's folder was gone."""
         if flush.missing is not None and not self.is_closed:
             raise self.flush_failed(flush.missing) from flush.missing
         self.flushing.end(flush)

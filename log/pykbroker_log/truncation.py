@@ -68,8 +68,8 @@ class Truncation:
         replacement: Replacement | None,
         writes: Sequence[Callable[[], None]],
     ) -> None:
-        """`cut_at` is the requested offset, which lies in the first batch that is cut; None if nothing is left.
-        `writes` are the writes that lower the checkpoints before the files change."""
+        """`cut_at` is the requested offset, which lies in the first batch that is cut, or None if all batches are
+        removed. `writes` are the writes that lower the checkpoints before the files change."""
         self._log = log
         self._cut_at = cut_at
         self._replacement = replacement
@@ -82,7 +82,8 @@ class Truncation:
         self.has_cut = False
 
     def run(self) -> None:
-        """Truncate; blocks. Durable on return. Raises StorageError; then `end_truncate` leaves the log as it is."""
+        """Truncate; blocks. The truncation is durable on return. Raises StorageError. If the files are unchanged then
+        (`has_cut` is False), `end_truncate` restores the log starts."""
         log = self._log
         if self._replacement is not None:
             with log.files.guarded():
@@ -96,7 +97,7 @@ class Truncation:
             else:
                 self._cut(self._cut_at)
         except OSError as error:
-            # Also if the disk is only full: the files may end at another offset than the log.
+            # Appends stop even if the disk is only full, because the files may end at another offset than the log.
             raise log.files.flush_failed(error) from error
         with log.files.guarded():
             log.files.side.write_epochs(log.epochs)

@@ -63,7 +63,7 @@ def _one(ctx: BrokerContext, asked: AddPartitionsToTxnTransaction) -> Later[AddP
         return then(
             ctx.services.transactions.verify_partitions(producer, partitions), lambda verdicts: _result(asked, verdicts)
         )
-    # Brokers send the request, in their form, only for clients of transaction.version 2.
+    # Brokers ask this broker to add partitions only for clients of transaction.version 2.
     added = ctx.services.transactions.add_partitions(producer, partitions, 0 if from_client else 2)
     return then(
         added,
@@ -95,7 +95,8 @@ def _refused(
 def _result(
     asked: AddPartitionsToTxnTransaction, verdicts: dict[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    """Return topics and partitions as in the request, also empty and repeated ones, as Apache Kafka does."""
+    """Return the topics and partitions of the request in its order. As in Apache Kafka, topics without partitions and
+    repeated partitions are kept."""
     return AddPartitionsToTxnResult(
         transactional_id=asked.transactional_id,
         topic_results=[

@@ -19,7 +19,8 @@ from pykbroker_wire.messages.describe_user_scram_credentials import (
 def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        # No user name is returned, as in Apache Kafka, which sends no response at all if the request has null.
+        # No user name is returned, as in Apache Kafka. If the list of users is null, Apache Kafka sends no response at
+        # all.
         refused = [DescribeUserScramCredentialsResult(error_code=code, error_message=None) for _ in request.users or ()]
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=refused)
     known = ctx.services.metadata.image.scram

@@ -74,7 +74,7 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        # group:topic id:partition
+        # A valid key is group:topic id:partition.
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE if _SHARE_KEY.fullmatch(key) else ErrorCode.INVALID_REQUEST
         )

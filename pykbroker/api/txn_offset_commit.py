@@ -22,7 +22,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-#: Earlier, producers could crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+#: In earlier versions producers could crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
 _LOADING_IS_KNOWN_FROM = 2
 
 

@@ -32,7 +32,7 @@ class LiveConfig:
         self._listeners.append(callback)
 
     def throttle(self, name: str) -> int:
-        """Return a rate that only exists dynamically (DYNAMIC_ONLY_KEYS), in bytes per second."""
+        """Return a rate in bytes per second that only the dynamic layers can set (DYNAMIC_ONLY_KEYS)."""
         key = DYNAMIC_ONLY_KEYS[name]
         text = self._dynamic.broker.get(name, self._dynamic.cluster.get(name))
         value = key.default if text is None else key.parse(text)
@@ -40,7 +40,7 @@ class LiveConfig:
         return value
 
     def update(self, dynamic: DynamicConfigs) -> None:
-        """Apply new layers. Values that must not be applied are left out with a line in the log."""
+        """Apply new layers. A value that must not be applied is left out, and the reason is logged."""
         if dynamic == self._told:
             return
         self._told = dynamic

@@ -43,7 +43,7 @@ def parse_initial_topics(entries: Iterable[str]) -> Iterator[InitialTopic]:
 
 
 class TopicsToCreate(Check):
-    """Entries that can be parsed."""
+    """A check that every entry has the notation of `pykbroker.create.topics`."""
 
     __slots__ = ()
 

@@ -18,9 +18,10 @@ from pykbroker.entry.data_dirs import CLUSTER, default_data_dir, ephemeral_dirs
 from pykbroker.entry.failures import say
 from pykbroker.socket_paths import short_path
 
-#: The image's node uses the first of these in a directory that it may write to: with a read-only root the second.
-USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # noqa: S108  # a directory that its user alone has made
-#: The socket of a node in its data directory, and of each node of a cluster in `node-N`.
+#: A node of the image uses the first of these sockets whose directory it may write to. If the root file system is
+#: read-only, this is the second socket.
+USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # noqa: S108  # a node uses it only if other users cannot write there
+#: The name of a node's socket in its data directory. In a cluster the data directory of each node is `node-N`.
 SOCKET_NAME: Final = "health.sock"
 _PATIENCE_SECONDS = 2.0
 
@@ -56,7 +57,8 @@ def run(given: argparse.Namespace) -> int:
     for place in places:
         answered, failed = _ask_all(place)
         answers += answered
-        # Sockets of nodes that were killed stay. Only a cluster of which another node answers misses such a node.
+        # A killed node leaves its socket. So a socket that refuses is reported only if another node of the same cluster
+        # answers. A socket that does not answer in time is always reported.
         for path, error in failed.items():
             (silent if answered or isinstance(error, TimeoutError) else missing)[path] = error
     if not answers:

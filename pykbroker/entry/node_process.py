@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pykbroker")
 
-#: The interval at which a node that ends, or whose start ends, is checked for a broker loop that no longer turns.
+#: While a node stops, or ends its start, this is the interval of the checks that its broker loop still turns.
 _LOOK_SECONDS = 0.5
 
 
@@ -100,7 +100,7 @@ async def _serve(
     from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
 
-    # Tests set it: see pykbroker/net/connection.py.
+    # Tests set this variable (see POISON_RECEIVED in pykbroker/net/connection.py).
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     if os.environ.get("PYKBROKER_CHECK_OWNERS"):
         from pykbroker.node import owner_check
@@ -143,7 +143,7 @@ async def _serve(
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if node.fatal is None:
         starting.cancel()  # has no effect if it is done
-    # Otherwise the start ends by itself, and logs why.
+    # If the node has failed, its start ends by itself and logs the reason.
     try:
         await _unless_it_stands(node, starting)
     except (StartError, OSError, asyncio.CancelledError) as error:

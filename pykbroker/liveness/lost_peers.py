@@ -19,13 +19,13 @@ from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.net.client import PeerAddress
 from pykbroker.runtime import Runtime
 
-#: The port of a process that has died refuses a connection before this time.
+#: The port of a process that has died refuses a new connection within this time.
 DOUBT_SECONDS = 0.1
-#: A refusal counts for this time, after which a broker's session is over (the default of broker.session.timeout.ms is 9
-#: s).
+#: The effect of a refusal ends after this time. By then a broker's session is over, because the default of
+#: broker.session.timeout.ms is 9 s.
 GONE_SECONDS = 10.0
-#: If the timer for a peer's return fires later than this, the decision waits, because this node may not yet have read
-#: the bytes that arrived in the meantime.
+#: If the timer for a peer's return fires late by more than this time, the decision waits, because this node may not yet
+#: have read the bytes that arrived in the meantime.
 _LATE_SECONDS = LATE_MS / 1000
 
 
@@ -56,11 +56,12 @@ class LostPeers:
         self._doubted = doubted
         self._settled = settled
         self._left = left
-        #: peers that ended their connection and may come back, each with the timer at which it counts as gone
+        #: peers that ended their connection and may come back, each with the timer after which it counts as gone
         self._away: dict[PeerAddress, asyncio.TimerHandle] = {}
         #: peers of which it is unknown if they are gone, each with the timer that ends the doubt without a verdict
         self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
-        #: peers that were lost and have not been ready since, each with the timer that ends the effect of its refusal
+        #: peers that were lost and have not been ready since, each with the timer that ends the effect of its last
+        #: refusal, or None if no refusal has an effect
         self._lost: dict[PeerAddress, asyncio.TimerHandle | None] = {}
         self._probes: RunningProbes[PeerAddress] = RunningProbes(prober)
         self._is_closed = False

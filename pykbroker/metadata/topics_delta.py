@@ -59,8 +59,8 @@ def shared_image(image: PartitionImage) -> PartitionImage:
 
 
 def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Return the partition after a change. A change of leader begins a new leader epoch, even if it names the same
-    leader."""
+    """Return the partition after a change. A record that names a leader begins a new leader epoch, even if the leader
+    stays the same."""
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     directories = before.directories if record.directories is None else tuple(record.directories)
     if len(directories) != len(replicas):
@@ -111,7 +111,8 @@ class TopicsDelta:
         return None if topic is None else topic.id
 
     def set_all(self, new: TopicsImage) -> None:
-        """Change everything to `new`, with the least changes. Deletes nothing (see `delete_others`)."""
+        """Change the topics to those of `new`. A topic whose image is the same object does not change. Deletes nothing
+        (see `delete_others`)."""
         for topic in new.by_id.values():
             before = self.image.by_id.get(topic.id)
             if before is not topic:
@@ -219,7 +220,7 @@ class TopicsDelta:
                     self._topic_delta(topic_id).partitions[index] = cleared
 
 
-#: The method for each type of record that changes topics alone.
+#: The method for each type of record that changes only topics.
 TOPIC_RECORDS: Final[dict[type, Callable[[TopicsDelta, Any], None]]] = {
     TopicRecord: TopicsDelta._topic,
     PartitionRecord: TopicsDelta._partition,

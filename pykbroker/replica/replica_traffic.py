@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class TrafficCounts(NamedTuple):
-    """The counts of one period. Bytes are the sizes of stored record batches: compressed, and without the rest of the
-    message."""
+    """The counts of one period. Bytes are the sizes of record batches as they are stored, so compressed. Other fields
+    of requests and responses are not counted."""
 
     #: bytes appended as the leader: from producers and coordinators, and transaction markers
     bytes_in: int

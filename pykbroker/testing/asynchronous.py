@@ -1,7 +1,8 @@
 """Asynchronous twins of methods that wait: `await broker.create_topic_async("orders")` does not block the running loop.
 
-Responsible for running the method on a thread. A twin that is cancelled returns at once, and its method ends on its
-thread; what waits for long has a coroutine of its own instead (inspection.py, faults/rule_set.py).
+Responsible for running the method on a thread. A twin that is cancelled ends at once, and its method ends later on its
+thread. A method that may wait for long has a coroutine of its own instead of a twin (inspection.py,
+faults/rule_set.py).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _DEFAULTS: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-#: Keys that the container sets. A caller may not set them.
+#: Keys that the container decides. A caller may not set them.
 _OWN_KEYS: Final = frozenset((*_PROPERTIES, "advertised.listeners", "controller.quorum.bootstrap.servers", "broker.id"))
 _LINES_OF_LOG: Final = 20
 

@@ -1,4 +1,4 @@
-"""Words that have another name now. The old word works for one release, with a DeprecationWarning."""
+"""Arguments and methods that have a new name. The old name works for one release, with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def newer(old: str, given: T | None, new: str, value: T | None) -> T | None:
 
 
 def warn(old: str, new: str, *, stacklevel: int = 3) -> None:
-    """Warn the caller of the function that calls this."""
+    """Warn of an old name. The warning names the line that calls the function that calls `warn`."""
     warnings.warn(f"{old} is {new} now, and goes with the next release", DeprecationWarning, stacklevel=stacklevel)

@@ -1,8 +1,8 @@
 """Makes the `ssl.SSLContext`s for the listeners and the connections of a node from TlsSettings.
 
 Responsible for the proofs that a peer must give. TLS 1.0, TLS 1.1, renegotiation and compression are always off. A
-trusted certificate need not be a root. It also reads the stores. A key without encryption is passed to OpenSSL only in
-memory.
+trusted certificate need not be a root. This module also reads the stores. A key without encryption is passed to OpenSSL
+only in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Material:
 
 
 def read_material(settings: TlsSettings) -> Material:
-    """Read the stores. Raises ConfigError for a store that cannot be used; its text is one line without secrets."""
+    """Read the stores. Raises ConfigError if a store cannot be used. The text of the error is one line without
+    secrets."""
     key = trusted = None
     if (store := settings.keystore) is not None:
         if store.key is not None:

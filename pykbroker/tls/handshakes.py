@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from pykbroker.runtime import Runtime
 
-#: Steps at once on the threads of one node.
+#: The most steps that run at once for one half of a node.
 RUNNING_AT_ONCE: Final = 2
 
 HandshakeStep: TypeAlias = Callable[[], object]
@@ -38,7 +38,7 @@ class Side(Enum):
 
 
 class Handshakes:
-    """Shared by the TLS connections of one node."""
+    """Shared by the TLS connections of one half of a node."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

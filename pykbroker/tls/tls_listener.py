@@ -1,4 +1,4 @@
-"""TLS of the connections that one listener accepts: the layer of each connection."""
+"""Makes the TLS layer of each connection that one listener accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class TlsListener:
     """Uses the present context of `server` for each new connection."""
 
     def __init__(self, runtime: Runtime, server: TlsServer, handshakes: Handshakes, side: Side = Side.CLIENT) -> None:
-        """`handshakes` are shared by the listeners and the clients of one half. `side`: the peers at this listener."""
+        """`handshakes` are shared by all TLS connections of one half of the node. `side`: the kind of peers that
+        connect to this listener."""
         self._loop = runtime.loop
         self._server = server
         self._handshakes = handshakes

@@ -58,10 +58,12 @@ def _creations(services: BrokerServices) -> _Creations:
 
 
 def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
-    """Create the topic if it does not exist. Return a future of NONE once this broker's metadata has the topic, or of
-    the error.
+    """Create the topic if it does not exist. Return a future, which gets NONE once this broker's metadata has the
+    topic, or gets the error.
 
-    LEADER_NOT_AVAILABLE stands for every temporary failure, such as no controller or a timeout.
+    The error is LEADER_NOT_AVAILABLE if the controller does not answer or has changed, or if the topic does not come
+    into this broker's metadata within request.timeout.ms. An invalid name gives INVALID_TOPIC_EXCEPTION. Other errors
+    are the controller's.
     """
     return create_missing(services, [name])[name]
 
@@ -141,7 +143,8 @@ def _some(names: list[str]) -> str:
 
 
 def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode], None]) -> None:
-    """Call `done` once this broker's metadata has the topic, which may be a moment later than the controller's."""
+    """Call `done` once this broker's metadata has the topic, which may be a moment after the controller has created it.
+    After request.timeout.ms call it with LEADER_NOT_AVAILABLE."""
     known = services.metadata.when(lambda image: name in image.topics.by_name)
     timer = services.runtime.loop.call_later(services.config.int("request.timeout.ms") / 1000, known.cancel)
 
@@ -156,8 +159,8 @@ def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int,
     """Return the replication factor or the least ISR of an internal topic, as configured. It is 1 if the key is not
     set, this combined node is the only voter, and one broker is registered.
 
-    In any other cluster more brokers may still come, and the topic of a cluster that starts must not keep one replica.
-    `lines` limits the log line, because each new try calls this again.
+    In any other cluster more brokers may still register. Then a topic that was created before would keep a single
+    replica. `lines` limits the log line, because each new try calls this again.
     """
     number = config.int(key)
     alone = config.is_broker and config.is_controller and only_voter and brokers == 1
@@ -181,7 +184,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
             assert name == GROUP_METADATA_TOPIC
             partitions = config.int("offsets.topic.num.partitions")
             factor = number("offsets.topic.replication.factor")
-            # With "producer" batches stay compressed as the coordinator wrote them.
+            # The value "producer" keeps batches compressed as the coordinator wrote them.
             configs = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(config.int("offsets.topic.segment.bytes")),

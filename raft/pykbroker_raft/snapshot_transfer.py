@@ -50,7 +50,7 @@ class SnapshotTransfer:
 
     @property
     def pause_until_ms(self) -> int:
-        """The steady time before which nothing is fetched, because the last snapshot was damaged."""
+        """The time on the steady clock before which nothing is fetched, because the last snapshot was damaged."""
         return self._pause_until_ms
 
     def handle_request(self, inbound: Inbound, now: Now) -> None:
@@ -75,7 +75,7 @@ class SnapshotTransfer:
         size = self._log.view.snapshots.get(snapshot)
         if error is ErrorCode.NONE:
             if size is None or snapshot == BOOTSTRAP_SNAPSHOT:
-                # The voters of the bootstrap checkpoint are in the log; each node has its own file.
+                # A bootstrap checkpoint is never sent: each node has its own file, and its voters are in the log too.
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
             elif not 0 <= partition.position < size:
                 error = ErrorCode.POSITION_OUT_OF_RANGE

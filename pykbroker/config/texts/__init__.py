@@ -1,7 +1,7 @@
 """A description of each key in our own words: one or two sentences. Loaded only when needed.
 
-A module holds the texts of the module of the same name in keys/. In it a text is the key's name on a line of its own,
-then the sentences, indented. A test demands one text for each key, and no others.
+A module holds the texts of the module of the same name in keys/. Each text begins with the key's name on a line of its
+own. The sentences follow, indented. A test demands one text for each key, and no others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), also of members (KIP-447), with verification
-(KIP-890).
+"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), with checks of the member that commits (KIP-447) and
+of the transaction (KIP-890).
 
-Responsible for the checks of the group for such a commit, for the guard that proves that the transaction's coordinator
-has the partition, and for the errors if there is no guard. Not responsible for pending offsets (offsets.py), for the
-marker (machine.py), nor for asking the transaction's coordinator (coordinator/transaction/verifier.py).
+Responsible for the checks that the group makes for such a commit, for the guard that proves that the transaction's
+coordinator has the partition, and for the client's error if the coordinator refuses. Not responsible for pending
+offsets (offsets.py), for the marker (machine.py), nor for asking the transaction's coordinator
+(coordinator/transaction/verifier.py).
 
 If the transaction's coordinator did not have the partition of an offset, the offset would wait for a marker that never
-comes, and a member that needs stable offsets would wait too. So the log demands proof for the first batch of a
-transaction. It gives a guard, the coordinator confirms or adds the partition, and the batch is appended with the guard.
+comes, and a member that needs stable offsets would wait too. So the log demands a proof for the first batch of a
+transaction. The log gives a guard, the coordinator confirms or adds the partition, and the batch is appended with the
+guard.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class TransactionalOffsets:
         verifier: Verifier,
         when_done: CallWhenDone = at_any_time,
     ) -> Later[TxnOffsetCommitResponse]:
-        """`when_done` keeps the order of appends within a connection while the transaction's coordinator is asked."""
+        """`when_done` calls the next step after the transaction's coordinator has answered. Handlers pass one that
+        keeps the order of appends within a connection."""
 
         def refuse(code: ErrorCode) -> TxnOffsetCommitResponse:
             return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])

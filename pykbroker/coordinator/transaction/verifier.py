@@ -1,7 +1,7 @@
 """Asks the transaction coordinator whether partitions belong to a transaction, or asks it to add them (KIP-890).
 
 Responsible for finding the coordinator and asking it, directly if it is this node, otherwise with AddPartitionsToTxn of
-version 4 and later. One request at a time goes to each broker, with all questions that came in the meantime. Not
+version 4 and later. One request at a time goes to each broker, with the questions that came in the meantime. Not
 responsible for guards and appends (replica/), nor for what an error means to a client (api/).
 
 Answers are those of the coordinator with two translations that all callers need. PRODUCER_FENCED, which producers do
@@ -65,7 +65,7 @@ class _Question:
 
 
 class Verifier:
-    """Produce and TxnOffsetCommit find it as `ctx.services.verifier`."""
+    """The verifier of one broker. Produce and TxnOffsetCommit use it as `ctx.services.verifier`."""
 
     def __init__(
         self,
@@ -90,7 +90,8 @@ class Verifier:
         self._busy: set[int] = set()
 
     def reconfigure(self, config: Config) -> None:
-        """Take a new configuration. With `enabled`, clients that add their partitions themselves are checked."""
+        """Apply a new configuration. `enabled` is True if the partitions of clients that add them themselves are
+        checked."""
         self.enabled = config.bool("transaction.partition.verification.enable")
 
     def verify(
@@ -142,7 +143,7 @@ class Verifier:
 
     def verify_at_once(self, producer: Producer, partition: TopicPartition, *, add: bool) -> bool:
         """Return True if this node is the coordinator and accepts the partition now. Otherwise call `verify`, which
-        gives the reason or waits. `verify` does not add a partition twice that was added here."""
+        gives the reason or waits. If this call has added the partition, `verify` does not add it again."""
         transactions = self._transactions
         if transactions.coordinator.leader_epoch(transactions.partition_of(producer.transactional_id)) is None:
             return False

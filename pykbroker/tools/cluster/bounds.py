@@ -91,7 +91,8 @@ def first_offset(bound: Bound, extent: Extent, *, stored: int | None = None, at_
 def last_offset(bound: Bound, extent: Extent, *, at_time: int | None = None, follows: bool = False) -> int | None:
     """Return the offset before which the read ends, or None if no offset ends it.
 
-    If the read follows the log, its end may be an offset, or a record of a time, that does not exist yet.
+    If the read follows the log, the returned offset may be after the end of the log. None is also returned for a time
+    that no record has yet.
     """
     if bound.kind is BoundKind.TIME:
         return at_time if follows or at_time is not None else extent.end

@@ -109,7 +109,7 @@ def summaries(cluster: AskedCluster) -> list[TopicSummary]:
 
 
 def _metadata(cluster: AskedCluster, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
-    """Return the metadata of the topics of these names, also with an error, or of all topics."""
+    """Return the metadata of the topics of these names, or of all topics. A topic with an error is returned too."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -205,7 +205,8 @@ def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, 
 
 def appears(cluster: AskedCluster, name: str, within_seconds: float = 5.0) -> bool:
     """Ask for a topic as a producer does, so that the cluster creates it if auto.create.topics.enable allows it. Return
-    True when every partition has a leader, or False if the topic is still missing after a while. Raises AskFailed."""
+    True when every partition has a leader, or when the topic exists at the end of `within_seconds`. Return False if it
+    is missing then. Raises AskFailed."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
@@ -225,8 +226,8 @@ def appears(cluster: AskedCluster, name: str, within_seconds: float = 5.0) -> bo
 def places(
     cluster: AskedCluster, topic: str | None = None, *, partition: int | None = None, broker: int | None = None
 ) -> list[PartitionName]:
-    """Return the partitions of a topic, or of all; only the one of this number, and only those with a replica on
-    `broker`. Raises AskFailed if the topic does not exist."""
+    """Return the partitions of a topic, or of all topics. `partition`: only the partition of this number. `broker`:
+    only partitions that have a replica on this broker. Raises AskFailed if the topic does not exist."""
     names = [topic] if topic is not None else [one.name for one in listed(cluster)]
     return [
         (one.name, row.number)

@@ -105,7 +105,8 @@ def controllers(client: ClientOptions, out: Output) -> None:
         ControllerRow(one.id, "leader" if one.id == found.leader else "voter", one.endpoints, one.directory_id)
         for one in found.voters
     ]
-    # Brokers are observers too, so they are left out. A node of both roles that is no voter looks the same.
+    # Brokers are observers too, so they are left out. A node of both roles that is not a voter cannot be distinguished
+    # from a broker, so it is left out too.
     rows += [
         ControllerRow(one.id, "observer", one.endpoints, one.directory_id)
         for one in found.observers
