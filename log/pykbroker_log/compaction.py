@@ -120,7 +120,7 @@ class CleanerStats:
 
 @dataclass(slots=True, frozen=True)
 class MapComplete:
-    """The first pass is over."""
+    """The result of the first pass."""
 
     end_offset: int
 

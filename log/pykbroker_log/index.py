@@ -37,8 +37,8 @@ class SortedIndex:
 
     ENTRY: ClassVar[struct.Struct]
     KEY_TYPE: ClassVar[str]
-    #: True for keys, and for values, that begin near zero: the position of an entry is then guessed from the last entry
-    #: alone
+    #: True if the keys begin near zero, and True if the values do. Then the position of an entry is guessed from the
+    #: last entry alone.
     FROM_ZERO: ClassVar[tuple[bool, bool]]
 
     __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")

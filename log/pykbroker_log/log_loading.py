@@ -50,7 +50,7 @@ class LoadedLog:
     epochs: LeaderEpochs
     log_end_offset: int
     snapshots: list[int]
-    #: those of the snapshots that were written during loading, without fsync
+    #: the snapshots that were written during loading, without fsync
     rewritten: set[int]
     recovery: str | None = None
     #: warnings for the operator
@@ -162,7 +162,7 @@ class LogLoader:
         epochs.truncate_start(start)
         earliest = epochs.earliest()
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
-            # If the epochs are not lost, a crash has undone a move of the log start, but not that of the epochs' start.
+            # If the epochs are not lost, they were written for a later log start, which a crash has undone.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self.producers.drop_strays(self.segments, log_end_offset)
         if log_end_offset == local_start:

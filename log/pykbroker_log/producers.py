@@ -213,8 +213,8 @@ class ProducerStates:
         return ProducerDecision(producer_id, epoch, metadata, is_transactional)
 
     def accepted(self, header: BatchHeader, batch: memoryview | bytes | None) -> ProducerDecision | None:
-        """Return what a batch means that a leader has accepted, or None if it changes no producer. `batch` is needed
-        only for control batches."""
+        """Return the decision about a batch that a leader has accepted, or None if the batch changes no producer.
+        `batch` is needed only for control batches."""
         producer_id = header.producer_id
         if producer_id < 0:
             return None

@@ -477,7 +477,7 @@ class Segment:
                 since += header.size_in_bytes
         except (CorruptBatch, OSError):
             return False
-        # Otherwise the index lost its end, or the largest timestamp came early: only a scan can decide.
+        # If nothing confirms the index, it lost its end, or the largest timestamp came early: only a scan can decide.
         return confirmed
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:

@@ -77,9 +77,9 @@ class _Described:
         )
         self._topics: describe.Inheriting | None = None
         self._groups: describe.Inheriting | None = None
-        #: (type, name) -> the entries of a resource of which this node has only one
+        #: (type, name) -> the entries of a resource that a request may name several times
         self._only: dict[tuple[int, str], Sequence[Entry]] = {}
-        #: id of an entry -> the entry, which keeps its id unique, and its result
+        #: id of an entry -> the entry and its result; the entry is kept, so that no other object gets its id
         self._written: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
 
     def configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult] | None:
@@ -130,8 +130,8 @@ class _Described:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
     def _once(self, resource: DescribeConfigsResource, describe_all: Callable[[], Sequence[Entry]]) -> Sequence[Entry]:
-        """Return the entries of a resource, found once, because a client may ask for each key in a separate
-        resource."""
+        """Return the entries of a resource. They are found only once, because a client may name the resource once for
+        each key."""
         place = resource.resource_type, resource.resource_name
         if place not in self._only:
             self._only[place] = describe_all()

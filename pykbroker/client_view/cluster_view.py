@@ -96,7 +96,7 @@ class ClusterView:
 
     def offline(self, partition: PartitionImage) -> list[int]:
         """Return the replicas whose broker is fenced or not on this listener, or whose log directory has failed. The
-        list is shared, as that of `listed`."""
+        list is shared, like the lists of `listed`."""
         brokers = self.brokers
         found = tuple(
             replica

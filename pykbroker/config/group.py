@@ -43,7 +43,8 @@ def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Valu
 
 
 def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) -> dict[str, Value]:
-    """Return the values that a coordinator uses. An override from before a bound was tightened is replaced by it."""
+    """Return the values that a coordinator uses. An override outside its bounds is replaced by the nearest bound,
+    because a bound may be tightened after the override was set."""
     values = group_values(config, overrides or {})
     for name in overrides or {}:
         value = values.get(name)

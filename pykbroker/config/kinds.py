@@ -414,7 +414,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def parse_text(name: str, type: Type, text: str) -> Value:
-    """Convert a text to a value by its type alone. As in Kafka, a value of any type is trimmed, also a password."""
+    """Convert a text to a value by its type alone. As in Kafka, a value of any type is trimmed, even a password."""
     trimmed = text.strip("".join(map(chr, range(33))))
     match type:
         case Type.BOOLEAN:

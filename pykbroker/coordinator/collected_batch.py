@@ -33,8 +33,8 @@ class CollectedBatch:
         return bool(self._results)
 
     def has_room_for(self, byte_count: int) -> bool:
-        """Return True if so many bytes do not make the batch larger than BATCH_BYTES. An empty batch takes any
-        number."""
+        """Return True if `byte_count` more bytes do not make the batch larger than BATCH_BYTES. An empty batch takes
+        any number."""
         return not self._results or self._bytes + byte_count <= BATCH_BYTES
 
     def add(self, result: Result, records: Encoded, byte_count: int) -> None:

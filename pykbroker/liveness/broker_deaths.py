@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: After this time a broker that is alive has sent a heartbeat to a new controller.
 GRACE_MS = 200
-#: The end of a former leader's connection counts for this time, after which an election that follows its death is over.
-#: An older end of a connection proves nothing, because the broker may have connected to another controller since.
+#: The end of a former leader's connection is evidence for this time. By then an election that follows its death is
+#: over. An older end of a connection proves nothing, because the broker may have connected to another controller since.
 LEFT_MS = 2_000
 
 

@@ -22,7 +22,7 @@ UNREAD_SECONDS = 0.002
 
 
 class DeadBrokers:
-    """The brokers of which one broker half has found that they are gone. A publisher of the loader."""
+    """The brokers that one broker half has found to be gone. A publisher of the loader."""
 
     __slots__ = ("_call_later", "_doubts", "_has_others", "_waiting", "ids")
 

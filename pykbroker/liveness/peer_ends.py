@@ -22,8 +22,8 @@ from typing import Generic, TypeVar
 RETURN_MS = 500
 TOGETHER_MS = 1_000
 STALL_MS = 1_000
-#: A decision that comes later than this waits for AGAIN_MS more, because this node may not yet have read the bytes that
-#: arrived in the meantime.
+#: A decision that is late by more than this waits for AGAIN_MS more, because this node may not yet have read the bytes
+#: that arrived in the meantime.
 LATE_MS = 100
 AGAIN_MS = 200
 

@@ -45,7 +45,7 @@ class MetadataView:
     # -- for the parts of the loop
 
     def add_publisher(self, publisher: Publisher, *, catch_up: bool = True) -> None:
-        """Call the publisher with each change. With `catch_up` it first gets everything that is known."""
+        """Call the publisher with each change. If `catch_up` is True, first call it with the whole present image."""
         self._publishers.append(publisher)
         if catch_up and self.image is not EMPTY_IMAGE:
             publisher.publish(MetadataDelta.of_everything(self.image), EMPTY_IMAGE, self.image)

@@ -132,7 +132,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if self.end is not None:
-            # It was closed while it connected.
+            # The connection was closed while it was being made.
             self._transport.abort()
             return
         if self._receive_buffer_bytes > 0:
@@ -237,7 +237,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     def _take(self, frame: memoryview) -> None:
         request = self._in_flight.take(frame)
         if request.answer is not None and request.answer.done():
-            # It timed out, or its caller has cancelled it.
+            # The request has timed out, or its caller has cancelled it.
             return
         assert request.version is not None
         try:

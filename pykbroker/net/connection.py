@@ -167,7 +167,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
         self.takes_regions = SENDS_FILES and transport.get_extra_info("socket") is not None
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
-        # Before `admit`, which may mute the connection and unmute it at once.
+        # This comes before `admit`, which may mute the connection and unmute it at once.
         self._frame_started = self.last_active
         if self.listener.tls is None:
             self._take_frames()

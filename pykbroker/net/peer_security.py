@@ -1,8 +1,8 @@
 """The contracts of TLS and SASL with the connections of this room, and of those connections with TLS and SASL.
 
 The rooms tls/ and sasl/ stand above this one. The composition (node/) makes their objects and passes them to listeners
-and clients, so a connection knows no certificate and no password. `BeginsConnection` (connection_home.py) is the SASL
-of a listener.
+and clients, so a connection handles no certificates and no passwords. `BeginsConnection` (connection_home.py) is the
+SASL of a listener.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class SendQueue:
             self._queue.popleft()
         self.unsent_bytes -= size
         if size > JOIN_BYTES:
-            # They are too many to join. The transport writes them.
+            # These bytes are too many to join. The transport writes them.
             self._outlet.flush()
             for buffer in run:
                 self._transport.write(buffer)

@@ -228,8 +228,9 @@ class BrokerHalf:
         await lease.caught_up
         # From here on logs may change. If the start ends before this, the record of the last clean stop stays.
         await replicas.logs.directories.claim()
-        # Not earlier: before the controller has registered this start, the metadata may have this broker as the leader
-        # of partitions whose records a loss of power has destroyed on this machine.
+        # The replicas follow the metadata only from here on. Before the controller has registered this start, the
+        # metadata may have this broker as the leader of partitions whose records a loss of power has destroyed on this
+        # machine.
         metadata.add_publisher(replicas)
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
@@ -330,7 +331,7 @@ class BrokerHalf:
 
 
 async def _stop(replicas: ReplicaTable) -> None:
-    # Its workers must have ended before the directories are closed, which happens several turns later.
+    # The workers of the replicas must have ended before the directories are closed, which happens several turns later.
     replicas.stop()
     await replicas.ended()
 

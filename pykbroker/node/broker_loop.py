@@ -89,12 +89,12 @@ class BrokerLoop:
 
     @property
     def lifecycle(self) -> BrokerLifecycle | None:
-        """None before it is made."""
+        """The lifecycle of this broker, or None before it is made."""
         return self._lifecycle
 
     @property
     def half(self) -> BrokerHalf | None:
-        """None before it is made. It belongs to the broker loop."""
+        """The broker half, or None before it is made. It belongs to the broker loop."""
         return self._half
 
     async def bind(self, parts: StartedParts) -> None:

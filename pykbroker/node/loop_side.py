@@ -87,8 +87,8 @@ class LoopSide:
         """Bind the ports, and start watching key stores and authorizer. Raises OSError, and StorageFormatError for an
         audit file that cannot be opened."""
         if self._settings is not None:
-            # It is not made earlier, because it writes log lines, and a node that cannot start should log only the
-            # reason.
+            # The authorizer is not made earlier, because it writes log lines, and a node that cannot start should log
+            # only the reason.
             self.authorizer = self._acls = StandardAuthorizer(
                 self.config.node_id, self._settings.super_users, allow_if_no_acl=self._settings.allow_if_no_acl
             )

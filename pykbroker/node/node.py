@@ -258,8 +258,8 @@ class Node:
         await socket.open()
 
     async def _try_health_socket(self, path: str) -> None:
-        """Open the health socket in a directory that this node has locked, so no other node opens it too. A node that
-        was asked for no socket starts without one where the file system has none."""
+        """Open the health socket in a directory that this node has locked, so no other node opens it too. A node whose
+        configuration names no socket starts even if the socket cannot be opened."""
         try:
             await self._open_health_socket(path)
         except OSError as error:

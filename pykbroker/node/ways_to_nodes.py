@@ -44,7 +44,8 @@ class WaysToNodes:
 
 
 def way_to_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> Way:
-    """Return the way to brokers. Raises ConfigError for unusable settings; its text is one line without secrets."""
+    """Return the way to brokers. Raises ConfigError for unusable settings. The text of the error is one line without
+    secrets."""
     if not config.is_broker:
         return Way(setup_timeout(config))
     listener = config.listeners.inter_broker_name

@@ -22,8 +22,8 @@ class DeadlineTimer:
         self._at_ms = 0
 
     def set(self, deadline_ms: int | None, *, may_begin: bool = True) -> None:
-        """Fire at `deadline_ms`, and never if it is None. With `may_begin` False a timer for the same deadline stays,
-        but no other is set."""
+        """Fire at `deadline_ms`, or never if it is None. If `may_begin` is False, a timer for this deadline stays, but
+        no new timer is set."""
         if self._handle is not None:
             if deadline_ms == self._at_ms:
                 return

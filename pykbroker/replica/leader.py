@@ -94,7 +94,8 @@ class PartitionLeader:
             # The controller's last answer had this partition epoch, but not the new replica set. The change in flight
             # contains a replica that was removed, so the controller certainly refuses it.
             isr.withdraw()
-        # Otherwise a change stays in flight. It is based on this partition epoch, so the controller may still make it.
+        # In every other case a change stays in flight. It is based on this partition epoch, so the controller may still
+        # make it.
         self._set_replicas(image)
 
     def _set_replicas(self, image: PartitionImage) -> None:

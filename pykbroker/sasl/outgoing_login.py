@@ -63,7 +63,7 @@ class OutgoingLogin:
 
     def _derived(self, derivation: Derivation, done: asyncio.Future[bytes]) -> None:
         waiting = self._deriving.pop(derivation)
-        # It is cancelled only if the node stops.
+        # The derivation is cancelled only if the node stops.
         if not done.cancelled():
             self._salted.keep(derivation, done.result())
             for then in waiting:

@@ -1,8 +1,8 @@
 """The SASL configuration of a node, per listener: mechanisms, users of PLAIN, the life of a session.
 
 Responsible for Apache Kafka's rules of prefixes (`listener.name.<listener>.[<mechanism>.]<key>`), for JAAS lines and
-the JAAS file. A mistake raises ConfigError, which stops the start; its text has no part of a JAAS text. Not responsible
-for whether a change may set these keys (config/protection.py).
+the JAAS file. A mistake raises ConfigError, which stops the start. The text of the error has no part of a JAAS text.
+Not responsible for whether a change may set these keys (config/protection.py).
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ def _from_base64(text: str) -> bytes:
 
 
 def parse_client_first(data: bytes) -> ClientFirst:
-    """Parse the first message of a client. Raises BadMessage, also for channel binding (`p=`, `y`), which Apache Kafka
-    does not support either."""
+    """Parse the first message of a client. Raises BadMessage. Channel binding (`p=`, `y`) is such an error too, because
+    Apache Kafka does not support it either."""
     found = _matched(_CLIENT_FIRST, data, "client first")
     pairs = (pair.partition("=") for pair in found["extensions"].split(",")[1:])
     extensions = {name: value for name, _, value in pairs}

@@ -24,7 +24,7 @@ class CopyPace:
         return max(0.0, self._free_at - self._now())
 
     def spend(self, count: int) -> None:
-        """Note that so many bytes were copied."""
+        """Note that `count` bytes were copied."""
         self._free_at = max(self._free_at, self._now()) + count / self.bytes_per_second
 
     def change(self, bytes_per_second: int) -> bool:

@@ -158,7 +158,8 @@ class Logs:
         topic, index = handle.topic, handle.index
         if not self.truncations.occupies(topic, index):
             self.truncations.when_ended(handle, partial(self._delete, topic, index, log, delay_ms))
-        # Otherwise the replica waited for the folder of its predecessor and has none.
+        # If a thread still works in the folder of the predecessor, this replica has waited for that folder and has
+        # none.
 
     def _delete(self, topic: str, index: int, log: PartitionLog | None, delay_ms: int) -> None:
         """Delete the folder of a replica that is gone."""

@@ -230,7 +230,7 @@ class LogRecovery:
                 continue
             log_dir = self._directories.holding(handle.topic, handle.index)
             if log_dir is None or not log_dir.is_unrecovered(handle.topic, handle.index):
-                # Its folder belonged to another topic of the same name, and is gone by now.
+                # The folder of the log belonged to another topic of the same name, and is gone by now.
                 self._free(handle)
                 continue
             unrecovered = self._unrecovered(handle, log_dir)
@@ -265,7 +265,7 @@ class LogRecovery:
             return
         work = _Work(handle, log_dir, segments)
         if self._few and work.is_small:
-            # It is recovered on the loop when it is opened.
+            # The log is recovered on the loop when it is opened.
             self._free(handle)
             return
         directory = self._queues.get(log_dir)

@@ -49,7 +49,8 @@ class WriteBack:
             self._timer.cancel()
 
     def is_worth_a_look(self, bytes_in: int) -> bool:
-        """Return True if so many bytes have come in that a log may have enough for a write. It is mostly False."""
+        """Return True if a log may have enough bytes for a write, because `bytes_in` has grown enough. It is mostly
+        False."""
         if bytes_in - self._looked_at_bytes < self._least_bytes:
             return False
         self._looked_at_bytes = bytes_in

@@ -74,8 +74,8 @@ class Arranged(Inspected):
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when no broker knows it. Raises KafkaError with UNKNOWN_TOPIC_OR_PARTITION if there
-        is no such topic."""
+        """Delete a topic; returns when no active broker has it. Raises KafkaError with UNKNOWN_TOPIC_OR_PARTITION if
+        there is no such topic."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
         self._change(request, lambda answer: answer.responses[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._wait_for_topic(name, is_there=False)
@@ -146,14 +146,16 @@ class Arranged(Inspected):
             time.sleep(POLL_SECONDS)
 
     def _wait_for_topic(self, name: str, *, is_there: bool) -> None:
-        """Wait until every active broker knows the topic with the leaders of its partitions, or knows it no longer."""
+        """Wait until every active broker has the topic with the leaders of its partitions, or until no active broker
+        has it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         while True:
             nodes = self._asked_nodes()
             answers = {node: self._ask(node, request) for node in nodes}
             done = {node for node, answer in answers.items() if _knows(answer.topics[0]) is is_there}
-            # A broker that is cut off from the controller is fenced, and then those that know better do not name it.
+            # A broker that is cut off from the controller is fenced. The other brokers then no longer name it, so the
+            # wait ignores it.
             active = {broker.node_id for node in done for broker in answers[node].brokers}
             if done and done >= active & set(nodes):
                 return

@@ -1,6 +1,7 @@
 """The layout of a cluster in one process, which its nodes share before they start: ports, directories, first voters.
 
-Responsible for their configurations, and for releasing what it has made. Not responsible for nodes (cluster.py).
+Responsible for the configurations of the nodes, and for releasing ports and directories. Not responsible for nodes
+(cluster.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A cluster that runs already, of pykbroker or of Apache Kafka, for the tests of `pytest --kafka-bootstrap HOST:PORT`.
 
-It has the topics, records, groups and transactions of a `Broker`, asked over the network. It has nothing that needs a
-node in this process: no faults, no traffic, no metrics, no stop of a node. Responsible for the thread that has its
-connections. Not responsible for security: connections are without TLS and SASL.
+It shows topics, records, groups and transactions as a `Broker` does, but reads them over the network. It has nothing
+that needs a node in this process: no faults, no traffic, no metrics, no stop of a node. Responsible for the thread that
+has its connections. Not responsible for security: connections are without TLS and SASL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExistingCluster(WithBlock, Arranged):
     """A cluster that others have started: `with ExistingCluster("localhost:9092") as cluster: cluster.topics()`.
 
     `bootstrap_servers`: `host:port` of brokers, separated by commas, without TLS and SASL. `start` connects, and `stop`
-    closes the connections; the cluster itself runs on. Raises ValueError for addresses that are none.
+    closes the connections; the cluster itself runs on. Raises ValueError for an address that is not valid.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:

@@ -22,5 +22,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key in a topic with so many partitions."""
+    """Return the partition of a key in a topic with this number of partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,4 @@
-"""The nodes of a cluster in this process that run, by their ids, and what they say together.
+"""The running nodes of a cluster in this process, by their ids, and the metadata and the controller that they have.
 
 Responsible for nodes that are stopped or killed at the same time, and for choosing whom to ask. Not responsible for the
 configuration of a node or its addresses (cluster_layout.py).

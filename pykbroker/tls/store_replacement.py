@@ -39,7 +39,7 @@ class Allowed(NamedTuple):
 
 
 def read_stores(settings: TlsSettings) -> Stores:
-    """Read the stores of these settings. Raises ConfigError; its text is one line without secrets."""
+    """Read the stores of these settings. Raises ConfigError. The text of the error is one line without secrets."""
     return Stores(settings, read_material(settings))
 
 

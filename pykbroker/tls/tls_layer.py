@@ -158,7 +158,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._reading.is_stepping = False
         if self._closing:
             return
-        # It may be an alert.
+        # The step may have produced an alert.
         self._send_out()
         if isinstance(error, ssl.SSLWantReadError):
             self._reading.update()

@@ -55,8 +55,8 @@ class TlsServer:
 
 
 def tls_server(config: Config, listener: str) -> TlsServer:
-    """Return the TLS of a listener from its keys and stores. Raises ConfigError; its text is one line without
-    secrets."""
+    """Return the TLS of a listener from its keys and stores. Raises ConfigError. The text of the error is one line
+    without secrets."""
     settings = settings_of(config, listener)
     warn_of_client_auth(config, listener)
     mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)

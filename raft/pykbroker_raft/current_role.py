@@ -134,8 +134,9 @@ class CurrentRole:
         if stored is None or stored.epoch < last_epoch:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
-            # It cannot continue to lead in this epoch: records that it appended and did not fsync may be lost, and
-            # their (offset, epoch) must never name other records. Nor may it vote for another replica in this epoch.
+            # A leader cannot continue to lead in this epoch after a restart: records that it appended and did not fsync
+            # may be lost, and their (offset, epoch) must never name other records. Nor may it vote for another replica
+            # in this epoch.
             others = {voter.key.id for voter in voters} - {config.node_id}
             return Resigned(stored.epoch, config.node_id, [], others, deadline)
         if stored.voted is not None and stored.leader_id is None:

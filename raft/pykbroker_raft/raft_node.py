@@ -165,7 +165,8 @@ class RaftNode:
 
     @property
     def deadline_ms(self) -> int | None:
-        """The steady time at which `tick` has something to do, or None if only a message can change anything."""
+        """The time on the steady clock at which `tick` has something to do, or None if only a message can change
+        anything."""
         return self._deadline_ms if self._deadline_ms < NEVER else None
 
     def ready(self) -> Ready:

@@ -285,7 +285,7 @@ class VoterChanges:
 
     def _expire(self, now: Now) -> None:
         if self._pending is not None and now.steady_ms >= self._pending.deadline_ms:
-            # It may still be committed; until then no other change begins.
+            # The change may still be committed; until then no other change begins.
             self._finish(ErrorCode.REQUEST_TIMED_OUT)
 
     def fail_pending(self) -> None:

@@ -51,8 +51,9 @@ class RequestHeader:
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
-        """Return the header of the frame at `pos` and the start of its body. Raises DecodeError, also for an API that
-        does not exist, because the length of its header is unknown. A version that does not exist is no error here."""
+        """Return the header of the frame at `pos` and the start of its body. Raises DecodeError. An API that does not
+        exist is such an error, because the length of its header is unknown. A version that does not exist is not an
+        error here."""
         try:
             api_key, version, correlation_id, size = _unpack_request(buf, pos)
             flexible_from = _FLEXIBLE_REQUEST[api_key]

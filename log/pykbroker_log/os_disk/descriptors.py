@@ -65,7 +65,8 @@ class Holder:
         if self.descriptor is None:
             self.descriptor = descriptor
             self._descriptors.keep(self)
-        # Otherwise two threads reopened it at once: the other thread's descriptor stays, and this one is for this call.
+        # If another thread has reopened the file at the same time, its descriptor is kept, and this one is only for
+        # this call.
         return descriptor
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
 """A file that a process reads through a map: bytes in memory are read without a call and without a copy.
 
 Responsible for the map of one file, also of a file that grows. Not responsible for a map that fails: if the file was
-truncated under it, or the device cannot read, touching it raises SIGBUS, which ends the process. So only processes
-whose end loses nothing but their own work map files: workers (pykbroker/runtime/workers.py) and `pykbroker dump-log`
-(tools/commands/apart.py).
+truncated under it, or the device cannot read, touching it raises SIGBUS, which ends the process. So a process may map
+files only if its end loses no more than its own work. These are workers (pykbroker/runtime/workers.py) and `pykbroker
+dump-log` (tools/commands/apart.py).
 
 Invariants:
 * Nothing is ever written through a map.
-* A map lives as long as a view of it, and no longer than the scan.
+* A map ends with its last view, which is at the end of the scan at the latest.
 * A file that cannot be mapped (its file system has no maps, no memory areas are left) is read instead.
 """
 

@@ -25,7 +25,7 @@ IsResident = Callable[[int, int, int], bool]
 NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
 _PAGE = mmap.PAGESIZE
-# The number is the same on every architecture, because the call is newer than the common numbers.
+# The number is the same on every architecture, as for all newer system calls.
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
 _SYNC_FILE_RANGE_WRITE = 2

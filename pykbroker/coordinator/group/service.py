@@ -72,7 +72,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class GroupService:
-    """Handlers find it as `ctx.services.groups`."""
+    """The groups of one broker. Handlers use them as `ctx.services.groups`."""
 
     def __init__(
         self, runtime: Runtime, live: LiveConfig, node_id: int, replicas: ReplicaTable, metadata: MetadataView

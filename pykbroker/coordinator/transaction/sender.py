@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 #: Markers that could not be written rest this long. A change of leaders ends the rest early.
 REST_SECONDS: Final = 0.05
-#: They rest this long if the reason is unexpected.
+#: Markers rest this long if the reason is unexpected.
 REFUSED_REST_SECONDS: Final = 1.0
 
 WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]

@@ -78,8 +78,8 @@ class TransactionSettings:
 
 
 class TransactionService:
-    """Handlers find it as `ctx.services.transactions`. `write` writes a marker on this node, `send` sends a request to
-    a broker."""
+    """The transactions of one broker. Handlers use them as `ctx.services.transactions`. `write` writes a marker on this
+    node, `send` sends a request to a broker."""
 
     def __init__(
         self,

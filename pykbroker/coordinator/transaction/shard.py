@@ -76,7 +76,7 @@ class Identity(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The effect of a decision: these markers have to be written."""
+    """The effect of a decision: these partitions must get their markers."""
 
     producer: Producer
     commit: bool

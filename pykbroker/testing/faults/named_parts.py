@@ -199,7 +199,8 @@ _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
 }
 #: The broker executes requests of these APIs, which have no side effects, and refused parts are replaced in its answer.
-#: Otherwise an answer of Metadata would have no brokers, and the two sides of a fetch session other partitions.
+#: Otherwise an answer of Metadata would have no brokers, and the two sides of a fetch session would have different
+#: partitions.
 ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS})
 #: The fields that are not the default in an answer that is an error as a whole.
 _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {

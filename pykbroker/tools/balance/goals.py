@@ -70,7 +70,7 @@ def over_capacity(load: ClusterLoad, totals: Floats) -> Floats:
 
 def violations(load: ClusterLoad, replicas: Ints) -> list[Violation]:
     """Return the goals that this placement breaks. A partition that may not move breaks a goal if it moved. A broker
-    that had to lose its replicas breaks a goal if it still has any, also of partitions that may not move."""
+    that had to lose its replicas breaks a goal if it still has a replica, even of a partition that may not move."""
     return _of_partitions(load, replicas) + _of_brokers(load, replicas)
 
 

@@ -1,6 +1,6 @@
 """The order in which a broker above its capacities gives leadership and replicas to other brokers.
 
-Not responsible for the brokers that get them, nor for the end of this (optimiser.py).
+Not responsible for the brokers that get them, nor for when the broker has given enough (optimiser.py).
 """
 
 from __future__ import annotations

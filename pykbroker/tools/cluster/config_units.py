@@ -1,6 +1,6 @@
 """Values of configurations with units, as people write them: `retention.ms=7d`, `segment.bytes=1GiB`. Pure.
 
-The last word of a key says the unit that the cluster expects. A value without a unit, or one that is no whole number of
+The last word of a key is the unit that the cluster expects. A value without a unit, or one that is no whole number of
 the key's unit, stays as it is, and the cluster judges it.
 """
 

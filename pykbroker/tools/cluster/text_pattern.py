@@ -23,7 +23,7 @@ def is_pattern(word: str) -> bool:
 
 
 class TextPattern:
-    """`TextPattern("orders-.*").matches_whole("orders-eu")`. Raises ValueError for what is no pattern."""
+    """`TextPattern("orders-.*").matches_whole("orders-eu")`. Raises ValueError for a text that is not a pattern."""
 
     def __init__(self, text: str) -> None:
         self._compiled = _compiled(text)

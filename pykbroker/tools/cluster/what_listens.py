@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Each of the tries may take so long.
+#: The most time for each try.
 _PATIENCE_SECONDS: Final = 1.0
 _CONTROLLER: Final = (
     "A controller of the quorum listens there, and serves no clients: `-b HOST:PORT` names a broker. `pykbroker "

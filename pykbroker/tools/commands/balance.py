@@ -19,7 +19,7 @@ from pykbroker.tools.commands.output import Output, Table, output_option
 if TYPE_CHECKING:
     from pykbroker.tools.commands.balance_planning import MadePlan
 
-#: At most so many goals that are not met are printed.
+#: The most goals that are printed if they are not met.
 _SHOWN: Final = 20
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykbroker.tools.cluster.plan_execution import ExecutionResult, RunOptions
     from pykbroker.tools.cluster.run_progress import ReplicaUnderWay
 
-#: At most so many partitions that a run has left are printed.
+#: The most partitions that are printed of those that a run has left.
 _SHOWN: Final = 20
 
 

@@ -116,7 +116,7 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     try:
         status = _send_all(sender, islice(records, words["count"]))
     finally:
-        # Bad input ends the command with an error, of which a user needs to know what was sent before.
+        # Bad input ends the command with an error. Then the user needs to know how many records were sent before it.
         if not (out.is_json or words["quiet"] or (status is None and sender.sent == type(sender.sent)())):
             click.echo(_said_of(topic, sender.sent), err=True)
     if out.is_json:

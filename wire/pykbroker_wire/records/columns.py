@@ -409,7 +409,7 @@ class Columns:
             return None
         if attributes & CONTROL:
             return self._aborted.end(producer_id, payload, header[0])
-        # Compaction keeps empty batches, also of aborted transactions whose spans are gone with their records.
+        # Compaction keeps empty batches. They may be of aborted transactions whose spans are gone with their records.
         if header[12] and not self._aborted.covers(producer_id, header[0]):
             self._aborted.read(producer_id, header[0])
         return None

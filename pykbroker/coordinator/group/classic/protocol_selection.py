@@ -1,4 +1,4 @@
-"""The protocol that the members of a classic group choose, and the topics that it tells the coordinator; pure.
+"""The protocol that the members of a classic group choose, and the topics to which they subscribe in it; pure.
 
 Not responsible for when a group chooses (classic_group.py).
 """

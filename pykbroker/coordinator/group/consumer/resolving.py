@@ -30,7 +30,7 @@ ResolvingSteps = Generator[None, None, dict[str, frozenset[str]]]
 
 class RegexChange(NamedTuple):
     changed: bool = False
-    #: the topics of the new expression are known, so it may count at once
+    #: the topics of the new expression are known, so that it may be counted at once
     resolved: bool = False
 
 

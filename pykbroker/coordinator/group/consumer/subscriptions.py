@@ -41,7 +41,7 @@ class Subscriptions:
     def replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """Count `new` instead of `old`. None stands for a member that has not joined yet, or has left."""
         if old is not None and new is not None and old[3:11] == new[3:11] and old.classic == new.classic:
-            # Its subscription is the same, and only its assignment has changed.
+            # The subscription of the member is the same, and only its assignment has changed.
             return
         if old is not None:
             count_topics(self.subscribers, old.topics, by_name=-1)
