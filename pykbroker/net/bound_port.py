@@ -34,8 +34,8 @@ class BoundPort(Generic[C]):
         connect: Callable[[], C],
         protocol_of: Callable[[C], asyncio.BaseProtocol],
     ) -> None:
-        """`name`: of the listener, for log lines and `places`. `connect` makes the connection of an accepted socket,
-        and `protocol_of` returns the protocol of its transport: the connection itself, or a layer below it."""
+        """`name`: the listener's name, for log lines and `places`. `connect` makes the connection of an accepted
+        socket, and `protocol_of` returns the protocol of its transport: the connection itself, or a layer below it."""
         self._runtime = runtime
         self._name = name
         self._places = places
@@ -43,7 +43,7 @@ class BoundPort(Generic[C]):
         self._protocol_of = protocol_of
         #: accepted connections that have not ended, including connections that were not admitted
         self._accepted: set[C] = set()
-        #: the limit for lines about what clients of this port repeat
+        #: the limit for lines about mistakes that clients of this port repeat
         self.lines = LineLimit(runtime.loop.time)
         self._socket: ListeningSocket | None = None
         #: the number of the port; 0 before `bind`

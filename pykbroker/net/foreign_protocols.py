@@ -1,4 +1,5 @@
-"""The reason why the first four bytes of a frame are no size of a request, often another protocol. Pure."""
+"""The reason why the first four bytes of a frame are not the size of a request. Often the client uses another protocol.
+Pure."""
 
 from __future__ import annotations
 

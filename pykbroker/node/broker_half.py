@@ -295,7 +295,7 @@ class BrokerHalf:
 
     async def shut_down(self) -> None:
         """Do a controlled shutdown: the controller moves leaderships away, and then allows this broker to stop."""
-        # Apache Kafka waits as long. The lifecycle itself stops waiting if no controller answers it.
+        # Apache Kafka waits for the same time. The lifecycle itself stops waiting if no controller answers it.
         granted = self.lease.begin_controlled_shutdown(self._serve_no_more)
         await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
 

@@ -230,7 +230,8 @@ class BrokerLoop:
 
     async def _close(self) -> None:
         await self._beside.run(self._close_listening)
-        # Before the loop ends, so that it does not count as silent while its threads finish their work.
+        # This comes before the end of the loop, so that the loop does not count as silent while its threads finish
+        # their work.
         if self._control is not None:
             self._control.close()
         await self._beside.close()

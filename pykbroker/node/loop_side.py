@@ -113,7 +113,7 @@ class LoopSide:
             self._when_loaded.append(self._acls.complete_initial_load)
 
     def complete_initial_load(self) -> None:
-        """Tell the parts that all metadata that was committed at this node's start is published."""
+        """Notify the parts that all metadata that was committed at this node's start is published."""
         for tell in self._when_loaded:
             tell()
 

@@ -1,8 +1,8 @@
 """The log directories of a node from its start to its end: formatted, locked, open, failed, closed.
 
-Responsible for the decision which directory that cannot be opened stops the start, and for the list of the failed ones.
-The broker half uses the open directories and reports their failures. Not responsible for what a directory holds
-(storage/), nor for the replica of the metadata log (quorum/).
+Responsible for deciding whether a directory that cannot be opened stops the start, and for the list of failed
+directories. The broker half uses the open directories and reports their failures. Not responsible for what a directory
+holds (storage/), nor for the replica of the metadata log (quorum/).
 """
 
 from __future__ import annotations

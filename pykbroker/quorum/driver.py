@@ -491,8 +491,8 @@ class QuorumDriver:
             self._wait_for_room(self._fetch_again, step, go_on)
 
     def _wait_for_room(self, step: Callable[..., None], *args: Any) -> None:
-        """Wait because the disk is full and a step that must be written does not fit. This replica stands still, for
-        others as if it were away, and tries `step(*args)` again."""
+        """Wait for room, because the disk is full and a step that must be written does not fit. In that time this
+        replica does nothing, as if it were away. Then it tries `step(*args)` again."""
         self._busy = True
 
         def again() -> None:

@@ -1,9 +1,9 @@
 """Followers that must soon fetch in a leader epoch that has just begun, although their last fetch may still wait here.
 
 A follower asks for a new partition in its next Fetch. If its last Fetch is parked here, for up to
-replica.fetch.wait.max.ms, acks=all waits as long. So the parked fetch is answered at once when the leader epoch begins.
-The follower may get the metadata of the epoch a little later than the leader, so its next fetches are parked only for a
-short time.
+replica.fetch.wait.max.ms, a Produce with acks=all waits as long. So the parked fetch is answered at once when the
+leader epoch begins. The follower may get the metadata of the epoch a little later than the leader, so its next fetches
+are parked only for a short time.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Later: TypeAlias = Union[T, "asyncio.Future[T]"]
-#: Called once, with NONE or with the error. It may be called before the function returns that takes it.
+#: Called once, with NONE or with the error. It may be called before the function that takes it has returned.
 OnOutcome: TypeAlias = Callable[[ErrorCode], None]
 
 

@@ -1,17 +1,17 @@
 """Rounds of fsync: callers that want logs to be durable wait for the next round, and share it.
 
-One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
-flush.ms), which may take long. While the round of a lane is under way, further wants of flushes are collected for the
-next round. Responsible for rounds, and for notifying one place when a directory's disk fails. Not responsible for when
-a log is to be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flush_state.py).
+One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended, flush.ms),
+which may take long. While the round of a lane is under way, further calls of `want` are collected for the next round.
+Responsible for rounds, and for notifying one place when a directory's disk fails. Not responsible for when a log is to
+be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flush_state.py).
 
 Invariants:
-* A log is in one round at a time. A want that comes during a round is for the next round, because the last records may
+* A log is in one round at a time. A call of `want` during a round is for the next round, because the last records may
   have missed this one.
-* `then` runs on the loop when all records that were in the log at the want are durable. It does not run if the log was
-  closed or its directory failed. The code that closes the log, or takes the directory offline, notifies the callers
-  that wait.
-* `then` may want a flush again, and returns a function that answers the requests. That function runs when the next
+* `then` runs on the loop when all records that were in the log at the call of `want` are durable. It does not run if
+  the log was closed or its directory failed. The code that closes the log, or takes the directory offline, notifies the
+  callers that wait.
+* `then` may call `want` again, and returns a function that answers the requests. That function runs when the next
   round is under way.
 * After a failed round the directory is offline. None of its files is fsynced again.
 """
@@ -78,7 +78,7 @@ class FlushRounds:
         lane.waiting[log] = then
         if not lane.running and not lane.scheduled:
             lane.scheduled = True
-            # At the end of this turn, so that records of other requests in this turn join the round.
+            # The round begins at the end of this turn, so that records of other requests in this turn join it.
             self._runtime.loop.call_soon(self._start, lane)
 
     def _start(self, lane: _Lane) -> None:

@@ -225,7 +225,7 @@ class Moves:
         move = Move(handle, source, target, FutureCopy(folder, must_look=found))
         self._moves[handle] = move
         if (log := handle.log) is not None:
-            # The copied segments must stay, so no compaction during the move.
+            # The copied segments must stay, so the log is not compacted during the move.
             try:
                 log.end_replacement()
             except StorageError as error:

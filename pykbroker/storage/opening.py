@@ -1,4 +1,4 @@
-"""Opens logs before each is needed by a request at once: some in each turn of the loop.
+"""Opens logs, some in each turn of the loop, so that they are open before a request needs them at once.
 
 Responsible for the order: first the logs of a request that names many partitions, then those of new partitions, and all
 others once clients are served. It also limits how many are opened in a turn, and lets a thread read what opening needs.

@@ -65,7 +65,7 @@ class FaultsApi:
 
     @property
     def has_own_names(self) -> bool:
-        """True if a name is given that is no name of loopback."""
+        """True if one of the names is not a name of loopback."""
         return len(self._names) > len(LOOPBACK_NAMES)
 
     async def answer(self, request: HttpRequest) -> HttpResponse:

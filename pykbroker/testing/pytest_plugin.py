@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pykbroker.testing.secure_cluster import SecureCluster
 
 T = TypeVar("T")
-#: Arguments that have another name now, and stay for one release.
+#: Old names of arguments, which work for one release.
 _OLD_ARGUMENTS: Final = ("properties", "node_properties")
 _OWN_BROKER: Final = pytest.StashKey[ExitStack]()
 _OPTION: Final = "--kafka-bootstrap"

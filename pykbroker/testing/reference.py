@@ -32,7 +32,7 @@ they are used.
 """
 #: Described elsewhere: the class needs testcontainers.
 _ELSEWHERE: Final = {"PykbrokerContainer": "[testing.md](testing.md#a-container) describes it."}
-#: Classes first that a test makes, then those that it gets.
+#: These classes come first, because a test makes their objects. The classes whose objects a test gets come after them.
 _FIRST: Final = (
     "Broker",
     "Cluster",

@@ -36,7 +36,7 @@ _MODULES: Final = {
     "SCRAM-SHA-512": f"{_SASL}scram.ScramLoginModule",
 }
 _ITERATIONS: Final = 4096
-#: More than the time before its end at which a node warns of a certificate.
+#: The validity of a certificate: long enough that a node does not warn of its end.
 _DAYS: Final = 60
 _PATIENCE_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005

@@ -1,5 +1,5 @@
-"""TLS of the connections that this node makes to one listener of other nodes: their shared context, and the layer of
-each connection."""
+"""Makes the TLS layer of each connection that this node makes to one listener of other nodes, and their shared
+context."""
 
 from __future__ import annotations
 

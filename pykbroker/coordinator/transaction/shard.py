@@ -237,7 +237,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """Answers NONE, or raises. The first partition begins the transaction."""
+        """Add the partitions; the first partition begins the transaction. The answer is NONE. Raises KafkaError."""
         present = self._find(producer)
         if present.state in PREPARED:
             # The identity is checked later, because completion may be about to change it.
@@ -260,7 +260,8 @@ class TransactionShard:
         return result
 
     def verify_partitions(self, producer: Producer, partitions: Collection[TopicPartition], token: Token) -> Result:
-        """Answers, for each partition, whether it belongs to the open transaction."""
+        """The answer has an error code for each partition, which is NONE if the partition belongs to the open
+        transaction."""
         present = self._find(producer)
         _check_identity(present, producer)
         if present.state in PREPARED:
@@ -286,7 +287,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """EndTxn. Answers an Identity or raises, also NeedsProducerId."""
+        """EndTxn. The answer is an Identity. Raises KafkaError and NeedsProducerId."""
         present = self._find(producer)
         result = Result()
         if client_version < EPOCH_BUMP_FROM:
@@ -347,8 +348,8 @@ class TransactionShard:
         raise _invalid_end(present, producer, commit)
 
     def abort_overdue(self, overdue: Producer, new_producer_id: int | None, token: Token, now_ms: int) -> Result:
-        """Answers True if the transaction was aborted, and False if it has changed since it was found overdue. Raises
-        NeedsProducerId."""
+        """The answer is True if the transaction was aborted, and False if it has changed since it was found overdue.
+        Raises NeedsProducerId."""
         result = Result()
         present = self.transactions.get(overdue.transactional_id)
         same = (
@@ -410,7 +411,7 @@ class TransactionShard:
         return after
 
     def complete(self, decided: Producer, token: Token, now_ms: int) -> Result:
-        """Complete a transaction whose markers are all written. Answers NONE, even if it is complete already."""
+        """Complete a transaction whose markers are all written. The answer is NONE, even if it is complete already."""
         result = Result()
         result.reply(token, ErrorCode.NONE)
         present = self.transactions.get(decided.transactional_id)
@@ -436,7 +437,7 @@ class TransactionShard:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def overdue(self, token: Token, now_ms: int) -> Result:
-        """Answers the open transactions that have exceeded their timeout."""
+        """The answer has the open transactions that have exceeded their timeout."""
         found = []
         for transactional_id in self.ongoing:
             transaction = self.transactions[transactional_id]
@@ -447,7 +448,7 @@ class TransactionShard:
         return result
 
     def expire(self, expiration_ms: int, token: Token, now_ms: int) -> Result:
-        """Remove ids that no client has used for `expiration_ms`. Answers how many."""
+        """Remove ids that no client has used for `expiration_ms`. The answer is their number."""
         result = Result()
         result.atomic = False
         result.records += [
@@ -461,7 +462,7 @@ class TransactionShard:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str, token: Token) -> Result:
-        """Answers an error and the Transaction."""
+        """The answer has an error code and the Transaction."""
         found = self.transactions.get(transactional_id)
         result = Result()
         result.reply(token, (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if found is None else ErrorCode.NONE, found))
@@ -475,8 +476,8 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """Answers NONE, and (id, Transaction) for the transactions that pass all filters. None, an empty filter and -1
-        let all pass."""
+        """The answer has NONE, and (id, Transaction) for each transaction that passes all filters. None, an empty
+        filter and -1 let all pass."""
         result = Result()
         found = [
             (transactional_id, transaction)

@@ -19,7 +19,7 @@ class Delays:
 
     def __init__(self) -> None:
         self._until: dict[PartitionFetch, float] = {}
-        # Not later than the first end, so that most calls of `end_due` look at no partition.
+        # This is at most the time of the first end, so that most calls of `end_due` look at no partition.
         self._next_end = math.inf
 
     @property

@@ -1,4 +1,4 @@
-"""Cuts the records that a leader sent for one partition into pieces, of which the loop appends one per turn; pure.
+"""Cuts the records that a leader sent for one partition into pieces. The loop appends one piece in each turn. Pure.
 
 Responsible for the bounds of pieces, for detecting missing offsets, and for leaving out records with a newer leader
 epoch than the request. Not responsible for checksums, which the append checks.

@@ -1,7 +1,7 @@
 """Regular expressions that a user writes, in RE2's syntax: for names of topics, and for the bytes of records.
 
-RE2 takes time in proportion to the length of a text. Python's `re` may take much longer, and records are texts of
-others.
+RE2 takes time in proportion to the length of a text. Python's `re` may take much longer, and records come from other
+people.
 """
 
 from __future__ import annotations
