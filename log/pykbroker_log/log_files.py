@@ -109,7 +109,8 @@ class LogFiles:
         return StorageError(self.log_dir, error)
 
     def flush_failed(self, error: OSError) -> StorageError:
-        """Stop appends for good, because a flush, a stop or a truncation failed. Returns the error to raise."""
+        """Stop appends until the next start, because a flush, a stop or a truncation failed. Returns the error to
+        raise."""
         self.failure = error
         return StorageError(self.log_dir, error, is_final=True)
 
@@ -225,7 +226,8 @@ class LogFiles:
         return Flush(self.generation, end_offset, paths, folders, files)
 
     def end_flush(self, flush: Flush) -> None:
-        """Raise the recovery point to the end of the flush. Raises StorageError if the log's folder was gone."""
+        """Raise the recovery point to the end of the flush, unless a truncation began after it. Raises StorageError if
+        the log's folder was gone."""
         if flush.missing is not None and not self.is_closed:
             raise self.flush_failed(flush.missing) from flush.missing
         self.flushing.end(flush)

@@ -66,8 +66,7 @@ class ReadResult:
         self.aborted: list[AbortedTxn] = []
 
     def joined(self) -> bytes:
-        """Return the batches as bytes. The caller must not have asked for regions of files, which only a socket can
-        send."""
+        """Return the batches as bytes. The caller must not have asked for regions, which are only for sockets."""
         if len(self.slices) == 1 and isinstance(self.slices[0], bytes):
             return self.slices[0]
         assert not self.slices, "regions are for sockets"
