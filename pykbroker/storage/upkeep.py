@@ -112,8 +112,8 @@ class Upkeep:
     def _on_directories(self, name: str, prepare: Callable[[OffsetCheckpoints], Callable[[], None]]) -> None:
         for log_dir in self._logs.directories.online():
             if (key := f"{name} {log_dir.path}") not in self._busy:
-                self._busy.add(key)
                 write = prepare(log_dir.checkpoints)
+                self._busy.add(key)
                 self._runtime.run_blocking(write).add_done_callback(partial(self._written, key))
 
     def _written(self, key: str, done: asyncio.Future[None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from pykbroker.storage import upkeep
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile
+from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_wire.records.batch import build_batch
 from testkit.acting import acts
 from tests.replica.world import NOW_MS, World, batch, topic
@@ -212,3 +213,25 @@ def test_a_log_that_is_written_to_goes_to_the_device_in_small_portions(monkeypat
     world.loop.advance(1)
     running.stop()
     world.loop.settle()
+
+
+def test_a_checkpoint_is_written_at_the_next_time_when_it_could_not_be_prepared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a recovery would begin at an ever older offset."""
+    prepare = OffsetCheckpoints.prepare_recovery_points
+    tries: list[bool] = []
+
+    def fails_once(checkpoints: OffsetCheckpoints) -> Callable[[], None]:
+        tries.append(True)
+        if len(tries) == 1:
+            raise RuntimeError("planted")
+        return prepare(checkpoints)
+
+    monkeypatch.setattr(OffsetCheckpoints, "prepare_recovery_points", fails_once)
+    world.create("t")
+    with pytest.raises(RuntimeError, match="planted"):
+        world.loop.advance(200)
+    world.loop.advance(200)
+    assert len(tries) > 1
+    assert world.disk.exists("d0/recovery-point-offset-checkpoint")
