@@ -45,6 +45,8 @@ class BoundPort(Generic[C]):
         self._accepted: set[C] = set()
         #: the limit for lines about mistakes that clients of this port repeat
         self.lines = LineLimit(runtime.loop.time)
+        # A limit of its own, so that mistakes of many clients do not leave out the line about missing places.
+        self._full_lines = LineLimit(runtime.loop.time)
         self._socket: ListeningSocket | None = None
         #: the number of the port; 0 before `bind`
         self.number = 0
@@ -69,7 +71,7 @@ class BoundPort(Generic[C]):
         """Return the protocol of a new connection, or None if there is no place for it. The socket calls it."""
         places = self._places
         if places is not None and not places.take(self._name):
-            if (more := self.lines.take("")) is not None:
+            if (more := self._full_lines.take("")) is not None:
                 logger.warning(
                     "Listener %s: a new connection is closed, because %d are open and the limit of open files (ulimit "
                     "-n) allows no more%s",

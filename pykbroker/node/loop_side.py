@@ -70,8 +70,8 @@ class LoopSide:
             self.metrics,
         )
         self.ways = WaysToNodes(
-            way_to_controllers(config, runtime, handshakes),
-            way_to_brokers(config, runtime, handshakes) if points == config.listeners.broker else None,
+            to_brokers=way_to_brokers(config, runtime, handshakes) if points == config.listeners.broker else None,
+            to_controllers=way_to_controllers(config, runtime, handshakes),
         )
         #: None if this half uses no TLS
         self.stores = self._tls_stores()

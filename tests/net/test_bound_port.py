@@ -50,6 +50,16 @@ def test_without_places_every_connection_is_accepted() -> None:
     at.ended(asyncio.Protocol())
 
 
+def test_mistakes_of_many_clients_do_not_leave_out_the_line_about_places(caplog: pytest.LogCaptureFixture) -> None:
+    at = port(Places(1, {}))
+    assert accepted(at) is not None
+    for number in range(2_000):
+        at.lines.take(f"10.0.{number} a size that cannot be")
+    assert accepted(at) is None
+    (line,) = caplog.messages
+    assert line.endswith("allows no more")
+
+
 def test_a_port_that_is_taken_names_its_listener() -> None:
     world = World(1)
     runtime = world.runtime("node", MemoryDisk())
