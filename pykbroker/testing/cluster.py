@@ -21,7 +21,7 @@ from pykbroker.testing.arrangement import CONTROLLER_SECONDS, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.cluster_layout import ClusterLayout, cluster_profile, lay_out
 from pykbroker.testing.in_sync import missing
-from pykbroker.testing.inspection import KnownTopic, topics_of
+from pykbroker.testing.inspection import PATIENCE_SECONDS, POLL_SECONDS, KnownTopic, topics_of
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.leadership import Led
 from pykbroker.testing.network import HOST, Network
@@ -30,9 +30,6 @@ from pykbroker.testing.renamed import newer, warn
 from pykbroker.testing.running_nodes import RunningNodes
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
-
-_POLL_SECONDS = 0.02
-_PATIENCE_SECONDS = 60.0
 
 
 class Cluster(WithBlock, Watched, Led):
@@ -125,7 +122,7 @@ class Cluster(WithBlock, Watched, Led):
 
     # -- nodes that come and go ---------------------------------------------------------------------------------------
 
-    def start(self, *nodes: int, timeout_seconds: float = _PATIENCE_SECONDS) -> Self:
+    def start(self, *nodes: int, timeout_seconds: float = PATIENCE_SECONDS) -> Self:
         """Start these nodes, or all, and wait until each serves clients. Nodes that run already are left out.
 
         Raises the exception that kept a node from starting. Raises TimeoutError if a node does not serve in time (a
@@ -220,14 +217,14 @@ class Cluster(WithBlock, Watched, Led):
 
     # -- rest ---------------------------------------------------------------------------------------------------------
 
-    def wait_until_in_sync(self, *topics: str, timeout_seconds: float = _PATIENCE_SECONDS) -> None:
+    def wait_until_in_sync(self, *topics: str, timeout_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until every node runs, serves clients, and has every replica of these topics, or of all, in the ISR.
         Raises TimeoutError, which names what is missing."""
         deadline = time.monotonic() + timeout_seconds
         while lacks := missing(self._running.images(), self.nodes, topics):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not after {timeout_seconds} s: {lacks}")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def restore(self) -> None:
         """Undo every fault: remove the fault rules, heal, resume, start stopped nodes, and wait until all replicas are
@@ -272,8 +269,8 @@ class Cluster(WithBlock, Watched, Led):
     def _ask_controller(self, request: Any) -> Any:
         return self._running.ask_controller(request, CONTROLLER_SECONDS)
 
-    def _known_topics(self) -> Mapping[str, KnownTopic]:
-        return topics_of(self._image())
+    def _known_topics(self, name: str | None = None) -> Mapping[str, KnownTopic]:
+        return topics_of(self._image(), name)
 
     def _asked_nodes(self) -> tuple[int, ...]:
         return self._running.answering

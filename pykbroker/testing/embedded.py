@@ -50,6 +50,12 @@ class Broker(WithBlock, Watched, Arranged):
         self._run: NodeThread[OsRuntime] | None = None
 
     @property
+    def _started(self) -> NodeThread[OsRuntime]:
+        if self._run is None:
+            raise RuntimeError("the broker is not running")
+        return self._run
+
+    @property
     def _node(self) -> Node:
         node = None if self._run is None else self._run.node
         if node is None:
@@ -67,17 +73,13 @@ class Broker(WithBlock, Watched, Arranged):
         return int(self.bootstrap_servers.rpartition(":")[2])
 
     def _ask(self, node: int, request: Any) -> Any:
-        if self._run is None:
-            raise RuntimeError("the broker is not running")
-        return self._run.ask(request)
+        return self._started.ask(request)
 
     def _ask_controller(self, request: Any) -> Any:
-        if self._run is None:
-            raise RuntimeError("the broker is not running")
-        return self._run.ask_controller(request, CONTROLLER_SECONDS)
+        return self._started.ask_controller(request, CONTROLLER_SECONDS)
 
-    def _known_topics(self) -> Mapping[str, KnownTopic]:
-        return topics_of(self._image())
+    def _known_topics(self, name: str | None = None) -> Mapping[str, KnownTopic]:
+        return topics_of(self._image(), name)
 
     def _asked_nodes(self) -> tuple[int, ...]:
         return (self._node.config.node_id,)
@@ -87,9 +89,7 @@ class Broker(WithBlock, Watched, Arranged):
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics by Kafka's names, with their current values."""
-        if self._run is None:
-            raise RuntimeError("the broker is not running")
-        return {sample.name: sample.value for sample in self._run.metrics()}
+        return {sample.name: sample.value for sample in self._started.metrics()}
 
     def start(self) -> Self:
         """Start and wait until clients can connect. Raises the exception that kept the node from starting."""

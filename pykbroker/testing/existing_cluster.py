@@ -20,7 +20,7 @@ from pykbroker.testing.arrangement import Arranged
 from pykbroker.testing.inspection import PATIENCE_SECONDS, POLL_SECONDS, KnownTopic
 from pykbroker.testing.node_thread import new_loop
 from pykbroker.testing.with_block import WithBlock
-from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _CONNECT_SECONDS = 10.0
 _TIMEOUT_MS = 30_000
@@ -95,12 +95,12 @@ class ExistingCluster(WithBlock, Arranged):
         self._metadata()
         return tuple(sorted(self._brokers))
 
-    def _known_topics(self) -> Mapping[str, KnownTopic]:
+    def _known_topics(self, name: str | None = None) -> Mapping[str, KnownTopic]:
         return {
             topic.name: KnownTopic(
                 topic.name, topic.topic_id, {one.partition_index: one.leader_id for one in topic.partitions}
             )
-            for topic in self._metadata().topics
+            for topic in self._metadata(name).topics
             if topic.name is not None and not topic.error_code
         }
 
@@ -110,13 +110,14 @@ class ExistingCluster(WithBlock, Arranged):
             raise RuntimeError("the cluster is not connected")
         return self._line
 
-    def _metadata(self) -> Any:
-        """Return the metadata of all topics from the first broker that answers."""
+    def _metadata(self, topic: str | None = None) -> Any:
+        """Return the metadata of all topics, or of one, from the first broker that answers."""
+        asked = None if topic is None else [MetadataRequestTopic(name=topic)]
         line = self._lined
         failure: Exception = ConnectionError(f"no broker is known at {self.bootstrap_servers}")
         for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
             try:
-                answer = line.ask(address, MetadataRequest(topics=None, allow_auto_topic_creation=False), _TIMEOUT_MS)
+                answer = line.ask(address, MetadataRequest(topics=asked, allow_auto_topic_creation=False), _TIMEOUT_MS)
             except (ConnectionError, TimeoutError) as error:
                 failure = error
                 continue
@@ -163,6 +164,6 @@ class _Line:
 
 def _address(text: str) -> tuple[str, int]:
     found = parse_host_port(text)
-    if found is None or not found[0]:
+    if found is None:
         raise ValueError(f"bootstrap servers are HOST:PORT, separated by commas, not {text!r}")
     return found

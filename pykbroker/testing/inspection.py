@@ -122,11 +122,13 @@ class KnownTopic:
     leaders: Mapping[int, int]
 
 
-def topics_of(image: MetadataImage) -> dict[str, KnownTopic]:
-    """Return the topics of an image by name."""
+def topics_of(image: MetadataImage, name: str | None = None) -> dict[str, KnownTopic]:
+    """Return the topics of an image by name, or only the topic `name` if there is one."""
+    by_name = image.topics.by_name
+    chosen = by_name.values() if name is None else [by_name[name]] if name in by_name else []
     return {
-        name: KnownTopic(name, topic.id, {index: one.leader for index, one in topic.partitions.items()})
-        for name, topic in image.topics.by_name.items()
+        topic.name: KnownTopic(topic.name, topic.id, {index: one.leader for index, one in topic.partitions.items()})
+        for topic in chosen
     }
 
 
@@ -146,8 +148,8 @@ class Inspected(ABC):
         """Return the ids of the nodes that serve."""
 
     @abstractmethod
-    def _known_topics(self) -> Mapping[str, KnownTopic]:
-        """Return all topics by name, from the newest metadata."""
+    def _known_topics(self, name: str | None = None) -> Mapping[str, KnownTopic]:
+        """Return all topics by name, or only the topic `name` if there is one, from the newest metadata."""
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class Inspected(ABC):
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _topic(self, topic: str) -> KnownTopic:
-        found = self._known_topics().get(topic)
+        found = self._known_topics(topic).get(topic)
         if found is None:
             raise LookupError(f"there is no topic {topic}")
         return found

@@ -107,7 +107,7 @@ class Led(Arranged):
         )
         if key is None or (group_id is not None and transactional_id is not None):
             raise TypeError("a coordinator is that of a group_id or of a transactional_id")
-        if topic not in self._known_topics():
+        if topic not in self._known_topics(topic):
             # This request creates the topic, as the first client does.
             self._ask(self._asked_nodes()[0], FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
             self._wait_for_topic(topic, is_there=True)

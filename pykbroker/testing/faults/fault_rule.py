@@ -132,17 +132,7 @@ class FaultRule:
         return rule
 
     def _check(self) -> None:
-        actions = [
-            name
-            for name, is_wanted in (
-                ("error", self.error is not None),
-                ("drop", self.drop),
-                ("disconnect", self.disconnect),
-                ("change", bool(self.change)),
-                ("callback", self.callback is not None),
-            )
-            if is_wanted
-        ]
+        actions = self._actions
         if len(actions) > 1:
             raise FaultError(f"a fault rule does one thing: {actions[0]} and {actions[1]} are two rules")
         if self.drop and self.delay_ms:
@@ -195,19 +185,26 @@ class FaultRule:
     @property
     def acts(self) -> bool:
         """True if the rule does more than count."""
-        return (
-            self.error is not None
-            or self.drop
-            or self.disconnect
-            or bool(self.change)
-            or self.delay_ms > 0
-            or self.callback is not None
-        )
+        return bool(self._actions) or self.delay_ms > 0
+
+    @property
+    def _actions(self) -> list[str]:
+        """The actions of the rule by their names, without the delay. A valid rule has at most one."""
+        wanted = {
+            "error": self.error is not None,
+            "drop": self.drop,
+            "disconnect": self.disconnect,
+            "change": bool(self.change),
+            "callback": self.callback is not None,
+        }
+        return [name for name, is_wanted in wanted.items() if is_wanted]
 
     def is_turn(self, matches: int) -> bool:
         """Return True if the rule acts on its match number `matches`, counted from 1."""
         if matches < self.nth or (self.times is not None and matches >= self.nth + self.times):
             return False
+        if self.probability == 1:
+            return True
         # Chance of its own for each match, so that the choice does not depend on the order of other rules.
         chance = Random(f"{self.seed}/{matches}")  # noqa: S311  # repeatable on purpose
         return chance.random() < self.probability
