@@ -6,7 +6,6 @@ An existing folder is complete, because it gets its name only when everything in
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from testkit import needs
+from testkit.kept import kept
 from testkit.oracle.kafka import kafka_libs, resolved
 
 GO = (1, 26)
@@ -26,23 +26,6 @@ def built(kind: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return kept(kind, digest.hexdigest()[:16], make)
-
-
-def kept(kind: str, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder of this name in the cache, which `make` filled now or earlier."""
-    folder = needs.CACHE / kind / name
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            fresh = folder.with_suffix(f".{os.getpid()}")
-            shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir()
-            make(fresh)
-            fresh.rename(folder)
-    return folder
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:

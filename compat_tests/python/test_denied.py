@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -30,6 +29,7 @@ from kafka.admin import ResourceType as Kind
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from compat_tests.node import Node, make_node
+from testkit.any_acl import ANY_ACL
 from testkit.clients import wait_until
 
 CONFIG = {
@@ -38,15 +38,6 @@ CONFIG = {
     "auto.create.topics.enable": "false",
 }
 OPEN, CLOSED = "open", "closed"
-ANY_ACL = AclBindingFilter(
-    ResourceType.ANY,
-    None,  # type: ignore[arg-type]  # its stubs have no null
-    ResourcePatternType.ANY,
-    None,  # type: ignore[arg-type]
-    None,  # type: ignore[arg-type]
-    AclOperation.ANY,
-    AclPermissionType.ANY,
-)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,6 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
     """
     from confluent_kafka.admin import (
         AclBinding,
-        AclBindingFilter,
         AclOperation,
         AclPermissionType,
         AdminClient,
@@ -49,6 +48,8 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
         ResourcePatternType,
         ResourceType,
     )
+
+    from testkit.any_acl import ANY_ACL
 
     file = folder / "authority.pem"
     file.write_bytes(authority().certificate_pem)
@@ -101,17 +102,8 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
         for added in admin.create_acls(allowed).values():
             added.result(PATIENCE)
         # Apache Kafka answers before its broker has the rules.
-        every = AclBindingFilter(
-            ResourceType.ANY,
-            None,  # type: ignore[arg-type]  # its stubs have no null
-            ResourcePatternType.ANY,
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
         deadline = time.monotonic() + PATIENCE
-        while len(admin.describe_acls(every).result(PATIENCE)) < len(allowed):
+        while len(admin.describe_acls(ANY_ACL).result(PATIENCE)) < len(allowed):
             assert time.monotonic() < deadline
         yield SecuredListeners(node, ports, str(file))
     finally:

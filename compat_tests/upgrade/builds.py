@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.built import kept, run
+from compat_tests.built import run
+from testkit.kept import kept
 from testkit.needs import ROOT
 
 

@@ -21,9 +21,11 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from testkit import needs
+from testkit.kept import kept
 from testkit.ports import steady_port
 
 KAFKA = "4.3.1"
@@ -74,17 +76,7 @@ def kafka_libs(version: str = KAFKA) -> Path:
 def resolved(pom: Path, version: str = KAFKA) -> Path:
     """Return the folder with the jars that another pom names, in addition to Apache Kafka's own."""
     name = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
-    libs = needs.CACHE / "jars" / f"{version}-{name}"
-    if libs.is_dir():
-        return libs
-    libs.parent.mkdir(parents=True, exist_ok=True)
-    with libs.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not libs.is_dir():
-            fresh = libs.with_suffix(".new")
-            _copy_dependencies(pom, version, fresh)
-            fresh.rename(libs)
-    return libs
+    return kept("jars", f"{version}-{name}", partial(_copy_dependencies, pom, version))
 
 
 def _copy_dependencies(pom: Path, version: str, folder: Path) -> None:
