@@ -158,7 +158,6 @@ class PartitionFolders:
         # Whatever is left of the folder if this fails, it is no longer the partition's.
         self._with_log.discard((topic, partition))
         with self._guarded():
-            self._sign.claim()
             target = self._marked(topic, partition, topic_id or self._topic_id(name), names.DELETE_DIR)
         self._rename(name, target)
         self._deleted.append(target)

@@ -232,10 +232,8 @@ class LogCleaner:
 
         def look(handle: LogHandle, log: PartitionLog, log_dir: LogDir) -> None:
             one = self._cleanable(log, log_dir)
-            if (
-                one.first_dirty_offset != log_dir.checkpoints.cleaner_offset(log)
-                and log_dir.checkpoints.cleaner_offset(log) is not None
-            ):
+            cleaned = log_dir.checkpoints.cleaner_offset(log)
+            if cleaned is not None and cleaned != one.first_dirty_offset:
                 if one.invalid_checkpoint:
                     logger.warning(
                         "Partition %s: its offset in cleaner-offset-checkpoint cannot be used: %s. Cleaning begins at "

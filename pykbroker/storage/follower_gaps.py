@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pykbroker_log.log_dirs import LogDir
     from pykbroker_log.partition_log import PartitionLog
 
-#: Called with the outcome.
-
 
 class FollowerGaps:
     """Writes the entries for the followers of one node."""

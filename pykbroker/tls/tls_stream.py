@@ -34,7 +34,6 @@ class TlsStream:
     handshake is done, and `secure` once."""
 
     __slots__ = (
-        "_context",
         "_first",
         "_handshake_bytes",
         "_incoming",
@@ -42,13 +41,14 @@ class TlsStream:
         "_outgoing",
         "_records",
         "_tls",
+        "context",
         "is_secured",
         "server_hostname",
     )
 
     def __init__(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
         """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted."""
-        self._context = context
+        self.context = context
         self.server_hostname = server_hostname
         self._tls: ssl.SSLObject | None = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
@@ -61,14 +61,10 @@ class TlsStream:
         #: True if the reader's buffer was filled, so that OpenSSL may still hold the rest of the record
         self._is_filled = False
 
-    @property
-    def context(self) -> ssl.SSLContext:
-        return self._context
-
     def begin(self) -> None:
         """Make the TLS object. Raises ValueError for a host name that no certificate can have."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = self._context.wrap_bio(
+        self._tls = self.context.wrap_bio(
             self._incoming,
             self._outgoing,
             server_side=self.server_hostname is None,

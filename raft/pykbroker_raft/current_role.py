@@ -130,7 +130,7 @@ class CurrentRole:
     def _initial_state(self, now: Now) -> State:
         config, stored, voters = self._config, self._stored, self._log.voters
         last_epoch = self._log.view.last_epoch
-        deadline = now.steady_ms + self.timeouts.random_election_ms()
+        deadline = self.timeouts.election_deadline_ms(now)
         if stored is None or stored.epoch < last_epoch:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
@@ -167,9 +167,9 @@ class CurrentRole:
         if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms
             if deadline <= now.steady_ms:
-                deadline = now.steady_ms + self.timeouts.random_election_ms()
+                deadline = self.timeouts.election_deadline_ms(now)
         else:
-            deadline = now.steady_ms + self.timeouts.random_election_ms()
+            deadline = self.timeouts.election_deadline_ms(now)
         voted = old.voted if epoch == old.epoch else None
         self._become(Unattached(epoch, leader_id, voted, deadline))
         self._connections.reset_all()
@@ -177,7 +177,7 @@ class CurrentRole:
     def give_vote(self, candidate: ReplicaKey, epoch: int, now: Now) -> None:
         """Give the one vote of this epoch. The candidate's log is at least as good, so the election timeout starts
         again."""
-        deadline = now.steady_ms + self.timeouts.random_election_ms()
+        deadline = self.timeouts.election_deadline_ms(now)
         old = self.state
         if isinstance(old, Prospective) and old.epoch == epoch:
             self._become(Prospective(epoch, old.votes, deadline, old.leader_id, old.leader_endpoints, voted=candidate))
@@ -192,7 +192,7 @@ class CurrentRole:
             Prospective(
                 old.epoch,
                 Tally.of(self._log.voters, self._config.node_id),
-                now.steady_ms + self.timeouts.random_election_ms(),
+                self.timeouts.election_deadline_ms(now),
                 None if own_leadership else old.leader_id,
                 () if own_leadership else self.leader_endpoints,
                 old.voted,
@@ -207,7 +207,7 @@ class CurrentRole:
             Candidate(
                 self.epoch + 1,
                 Tally.of(self._log.voters, self._config.node_id),
-                now.steady_ms + self.timeouts.random_election_ms(),
+                self.timeouts.election_deadline_ms(now),
                 self._config.key,
             )
         )
@@ -291,7 +291,7 @@ class CurrentRole:
                 self._config.node_id,
                 [progress.key for progress in others],
                 {progress.key.id for progress in others},
-                now.steady_ms + self.timeouts.random_election_ms(),
+                self.timeouts.election_deadline_ms(now),
             )
         )
         self._connections.reset_all()

@@ -159,7 +159,7 @@ class FetchClient:
             return self._ask_any_server(now)
         deadline = state.election_deadline_ms
         if deadline is None:
-            deadline = now.steady_ms + self._roles.timeouts.random_election_ms()
+            deadline = self._roles.timeouts.election_deadline_ms(now)
             state.call_election_at(deadline)
         if now.steady_ms >= deadline:
             self._roles.become_prospective(now)

@@ -21,10 +21,10 @@ class Timeouts:
         self._config = config
         self._chance = chance
 
-    def random_election_ms(self) -> int:
-        """Return a new election timeout."""
+    def election_deadline_ms(self, now: Now) -> int:
+        """Return the end of a new election timeout, which is random."""
         timeout = self._config.election_timeout_ms
-        return timeout + self._chance.randrange(timeout) if timeout > 0 else 0
+        return now.steady_ms + (timeout + self._chance.randrange(timeout) if timeout > 0 else 0)
 
     def check_quorum_deadline_ms(self, now: Now) -> int:
         """Return the time at which a leader must resign if no majority fetches from it."""

@@ -16,14 +16,14 @@ def timeouts(seed: int = 7, election_timeout_ms: int = 1000) -> Timeouts:
 
 def test_election_timeouts_are_spread_over_one_to_two_times_the_key() -> None:
     found = timeouts()
-    drawn = [found.random_election_ms() for _ in range(200)]
+    drawn = [found.election_deadline_ms(Now(0, 0)) for _ in range(200)]
     assert 1000 <= min(drawn) < 1100
     assert 1900 < max(drawn) < 2000
-    assert drawn == [again.random_election_ms() for again in [timeouts()] for _ in range(200)]
+    assert drawn == [again.election_deadline_ms(Now(0, 0)) for again in [timeouts()] for _ in range(200)]
 
 
 def test_a_timeout_of_zero_draws_nothing() -> None:
-    assert timeouts(election_timeout_ms=0).random_election_ms() == 0
+    assert timeouts(election_timeout_ms=0).election_deadline_ms(Now(0, 0)) == 0
 
 
 def test_a_leader_waits_for_one_and_a_half_fetch_timeouts() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
-from pykbroker.runtime.later import Later
+from pykbroker.runtime.later import Later, OnOutcome
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class MarkerWriter:
         return self._when_committed(replica.when_committed, info.last_offset + 1)
 
     def _when_committed(
-        self, when_committed: Callable[[int, Callable[[ErrorCode], None]], object], offset: int
+        self, when_committed: Callable[[int, OnOutcome], object], offset: int
     ) -> asyncio.Future[ErrorCode]:
         future: asyncio.Future[ErrorCode] = self._runtime.loop.create_future()
 

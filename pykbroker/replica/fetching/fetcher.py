@@ -3,9 +3,8 @@
 Responsible for fetches, for the requests for a leader's first and last offset, and for truncation by diverging epochs
 (as in KIP-595, which Apache Kafka's followers use since 2.7). It also handles errors and delays. It leaves out
 throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for the fields of
-a request (follower_requests.py), for sending, for
-carrying out the effects on a log (runner.py, which reports how they ended), nor for the choice of partitions
-(manager.py).
+a request (follower_requests.py), for sending, for carrying out the effects on a log (runner.py, which reports how they
+ended), nor for the choice of partitions (manager.py).
 
 Requests come one after the other: `next_request`, then `answered` or `unanswered`. An effect occupies its partition
 until `done`, `refused` or `fail` reports its end.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from pykbroker.replica.fetching.leader_end_point import FetcherWorld, LeaderEndP
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
 from pykbroker.replica.fetching.pieces import MOST_COST
 from pykbroker.replica.fetching.rate import Rate
+from pykbroker.runtime.later import OnOutcome
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class FetcherRunner:
             self._ended(fetch, error, expects_progress=True)
         return 1
 
-    def _cut(self, effect: TruncateTo | StartOver, follower: FollowerLog, then: Callable[[ErrorCode], None]) -> None:
+    def _cut(self, effect: TruncateTo | StartOver, follower: FollowerLog, then: OnOutcome) -> None:
         """Begin a truncation, or the deletion of all records. Raises KafkaError."""
         if isinstance(effect, StartOver):
             follower.start_over(effect.offset, then)

@@ -143,9 +143,7 @@ class ClassicGroup:
                 stored.assignment,
             )
             self._insert(member)
-        self.subscribed_topics = read_subscriptions(
-            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
-        )
+        self.subscribed_topics = self._read_subscriptions()
 
     def to_stored(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
         """Return the record of this generation. `assignments` must name all members."""
@@ -179,9 +177,7 @@ class ClassicGroup:
         self.generation = generation
         self.previous_state, self.state = ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.STABLE
         self.protocol_name = selected_protocol(self.members.values())
-        self.subscribed_topics = read_subscriptions(
-            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
-        )
+        self.subscribed_topics = self._read_subscriptions()
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -216,9 +212,7 @@ class ClassicGroup:
         else:
             self.protocol_name = None
             self.move_to(ClassicGroupState.EMPTY, now_ms)
-        self.subscribed_topics = read_subscriptions(
-            self.group_id, self.protocol_type, self.protocol_name, self.members.values()
-        )
+        self.subscribed_topics = self._read_subscriptions()
 
     # -- members ------------------------------------------------------------------------------------------------------
 
@@ -308,6 +302,9 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # -- protocols ----------------------------------------------------------------------------------------------------
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        return read_subscriptions(self.group_id, self.protocol_type, self.protocol_name, self.members.values())
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return True if a member with these protocols could take part."""
