@@ -31,8 +31,7 @@ class EndPoint:
     security_protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{host_and_port(self.host, self.port)}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -111,6 +110,16 @@ def is_wildcard(host: str) -> bool:
     """Return True for a host that stands for every address of the machine. A node can listen on it, but no client can
     connect to it."""
     return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # noqa: S104  # compared, not bound
+
+
+def local_host(host: str) -> str:
+    """Return a host under which programs on this machine reach a listener at `host`."""
+    return "localhost" if is_wildcard(host) else host
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return `host:port`, or `[host]:port` for an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _check_ports(key: str, shown: str, points: list[EndPoint]) -> None:

@@ -160,7 +160,10 @@ def _run_cluster(given: argparse.Namespace, tree: str) -> int:
     if given.properties is not None:
         raise ConfigError("--brokers goes without a properties file; --set sets a key for all nodes")
     if given.faults is not None or given.faults_host:
-        raise ConfigError("--faults goes with one node; in tests pykbroker.testing.Cluster has fault rules")
+        raise ConfigError(
+            "--faults goes with one node; several nodes share rules in one process: faults_over_http of "
+            "pykbroker.testing.Cluster (docs/other-languages.md)"
+        )
     settings = dict(assignments(given.settings))
     port = 9092 if given.port is None else given.port
     return run(WantedCluster(given.brokers, given.controllers, port, tree, settings, given.log_level))

@@ -12,7 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import PYTHON_CLASS
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, ListenerConfig, is_wildcard
+from pykbroker.config.listeners import (
+    SECURITY_PROTOCOLS,
+    TLS_PROTOCOLS,
+    EndPoint,
+    ListenerConfig,
+    host_and_port,
+    local_host,
+)
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
@@ -179,12 +186,7 @@ class Ports:
     def local_addresses(self, points: tuple[EndPoint, ...]) -> str:
         """Return `host:port` of each end point, separated by commas, for programs on this machine. A wildcard address
         becomes localhost."""
-        return ",".join(self._local_address(point) for point in points)
-
-    def _local_address(self, point: EndPoint) -> str:
-        host = "localhost" if is_wildcard(point.host) else point.host
-        port = self.port_of(point)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return ",".join(host_and_port(local_host(point.host), self.port_of(point)) for point in points)
 
 
 def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsServer]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.cluster_profile import check_own_keys
+from pykbroker.config.load import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime.descriptor_budget import of_this_process
@@ -250,11 +251,14 @@ class Cluster(WithBlock, Watched, Led):
             if number not in self.nodes:
                 raise ValueError(f"there is no node {number}")
 
-    def _laid_out(self, number: int) -> ClusterLayout:
-        self._known((number,))
+    def _laid_out(self, *numbers: int) -> ClusterLayout:
+        self._known(numbers)
         if self._layout is None:
             raise RuntimeError("the cluster is not running")
         return self._layout
+
+    def _configs(self) -> Iterable[Config]:
+        return self._laid_out().configs.values()
 
     def _node(self, number: int) -> Node:
         self._known((number,))

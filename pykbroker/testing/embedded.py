@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import development_profile
+from pykbroker.config.load import Config, development_profile
 from pykbroker.config.start_up import start_config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
@@ -71,6 +71,9 @@ class Broker(WithBlock, Watched, Arranged):
     def port(self) -> int:
         """The port of the client listener."""
         return int(self.bootstrap_servers.rpartition(":")[2])
+
+    def _configs(self) -> tuple[Config, ...]:
+        return (self._node.config,)
 
     def _ask(self, node: int, request: Any) -> Any:
         return self._started.ask(request)

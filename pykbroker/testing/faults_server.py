@@ -1,4 +1,5 @@
-"""Fault rules over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`.
+"""Fault rules over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`, or `faults_over_http` of
+a Broker or Cluster.
 
 Responsible for the address, which is loopback unless names are given under which other machines reach it, and for the
 thread that serves it. The numbers of connections and rules (faults/rule_set.py) and the bytes and the time of a request
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from pykbroker.config.kinds import ConfigError, is_loopback
+from pykbroker.config.listeners import host_and_port, local_host
 from pykbroker.config.load import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.net.http_server import HttpBounds, HttpServer
@@ -33,11 +35,11 @@ REQUEST_SECONDS = 10.0
 def require_servable(config: Config) -> None:
     """Raise ConfigError if a node with this configuration cannot have a server of fault rules."""
     if not config.is_broker:
-        raise ConfigError("--faults goes with a broker: requests to a controller pass no rule")
+        raise ConfigError("fault rules go with a broker: requests to a controller pass no rule")
     if config.optional_str("authorizer.class.name"):
         raise ConfigError(
-            "--faults goes without an authorizer (authorizer.class.name): what reaches its address would be "
-            "asked for no permission"
+            "fault rules over HTTP go without an authorizer (authorizer.class.name): what reaches their address would "
+            "be asked for no permission"
         )
 
 
@@ -88,8 +90,13 @@ class FaultsServer:
     def address(self) -> str:
         """`host:port`, after the start."""
         assert self._thread is not None, "the server of fault rules is not started"
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return host_and_port(self._host, self._port)
+
+    @property
+    def url(self) -> str:
+        """Where programs on this machine add rules, after the start."""
+        assert self._thread is not None, "the server of fault rules is not started"
+        return f"http://{host_and_port(local_host(self._host), self._port)}/faults"
 
     def start(self) -> None:
         """Take the address and serve it on a thread. Raises OSError."""
@@ -100,7 +107,8 @@ class FaultsServer:
             error, self._failure = self._failure, None
             self.close()
             reason = error.strerror or str(error)
-            raise OSError(error.errno, f"--faults cannot take {self._host}:{self._port}: {reason}") from error
+            wanted = host_and_port(self._host, self._port)
+            raise OSError(error.errno, f"Fault rules cannot be taken at {wanted}: {reason}") from error
         logger.warning("Fault rules are taken at http://%s/faults: what reaches it may break any request", self.address)
 
     def close(self) -> None:

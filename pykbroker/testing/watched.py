@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from pykbroker.config.load import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.traffic import RecordedRequest, Traffic
 from pykbroker.testing.watched_dispatcher import WatchedDispatcher
 
 
-class Watched:
+class Watched(ABC):
     """The fault rules and recorded requests of a broker or cluster. Subclasses make its nodes with
     `_make_dispatcher`."""
 
@@ -29,6 +31,30 @@ class Watched:
     @property
     def _make_dispatcher(self) -> MakeDispatcher:
         return partial(WatchedDispatcher, faults=self.faults, traffic=self._traffic)
+
+    @abstractmethod
+    def _configs(self) -> Iterable[Config]:
+        """Return the configurations of its nodes. Raises RuntimeError before the start."""
+
+    @contextmanager
+    def faults_over_http(self, port: int = 0) -> Iterator[str]:
+        """Serve the fault rules over HTTP while the block runs, for programs that are not written in Python.
+
+        Yields the URL at which rules are added, on 127.0.0.1. `port`: 0 takes a free one. All nodes share one set of
+        rules, so `times` counts the matches of all nodes together. Rules that are left stay after the block. Raises
+        RuntimeError before the start, ConfigError if the nodes have an authorizer, and OSError if the port is taken.
+        """
+        # The server needs h11, which is imported for it alone.
+        from pykbroker.testing.faults_server import FaultsServer, require_servable
+
+        for config in self._configs():
+            require_servable(config)
+        server = FaultsServer(f"127.0.0.1:{port}", faults=self.faults)
+        server.start()
+        try:
+            yield server.url
+        finally:
+            server.close()
 
     def requests(
         self,

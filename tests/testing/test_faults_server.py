@@ -288,7 +288,7 @@ def test_what_does_not_start(address: str, hosts: tuple[str, ...], words: str) -
 
 def test_a_broker_with_an_authorizer_has_no_fault_rules_over_http() -> None:
     require_servable(config())
-    with pytest.raises(ConfigError, match="goes without an authorizer"):
+    with pytest.raises(ConfigError, match="go without an authorizer"):
         require_servable(config(authorizer_class_name="org.example.Authorizer"))
 
 
@@ -303,7 +303,7 @@ def test_other_machines_reach_it_under_the_names_that_are_given() -> None:
 
 def test_one_address_is_taken_once(server: FaultsServer) -> None:
     other = FaultsServer(server.address)
-    with pytest.raises(OSError, match=r"--faults cannot take 127\.0\.0\.1"):
+    with pytest.raises(OSError, match=r"Fault rules cannot be taken at 127\.0\.0\.1"):
         other.start()
 
 
@@ -313,7 +313,7 @@ def test_one_address_is_taken_once(server: FaultsServer) -> None:
     [
         (("--faults", "0.0.0.0:0"), "give the name under which they reach it with --faults-host"),
         (("--faults-host", "kafka"), "--faults-host goes with --faults"),
-        (("--faults", "127.0.0.1:0", "--brokers", "3"), "--faults goes with one node"),
+        (("--faults", "127.0.0.1:0", "--brokers", "3"), "faults_over_http of pykbroker.testing.Cluster"),
         (("--faults", "127.0.0.1:0", "--set", "authorizer.class.name=org.example.A"), "authorizer.class.name"),
     ],
 )
