@@ -17,7 +17,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pykbroker.config.load import Config
-from pykbroker.entry import failures
+from pykbroker.entry import failures, ready_line
 from pykbroker.entry.orphans import reap_as_first_process
 from pykbroker.entry.status_line import StatusLine
 
@@ -39,9 +39,11 @@ def run_node(
     until_stdin_ends: bool = False,
     faults: FaultsServer | None = None,
     usual_health_socket: str | None = None,
+    ready_json: bool = False,
 ) -> int:
     """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: a server that
-    is not started yet. `usual_health_socket`: see Node. Raises OSError if the address of `faults` is in use."""
+    is not started yet. `usual_health_socket`: see Node. `ready_json`: the line on standard output is JSON. Raises
+    OSError if the address of `faults` is in use."""
     if faults is not None:
         faults.start()
     _raise_file_limit()
@@ -57,6 +59,7 @@ def run_node(
                 until_stdin_ends=until_stdin_ends,
                 faults=faults,
                 usual_health_socket=usual_health_socket,
+                ready_json=ready_json,
             )
         )
     finally:
@@ -93,6 +96,7 @@ async def _serve(
     until_stdin_ends: bool,
     faults: FaultsServer | None,
     usual_health_socket: str | None,
+    ready_json: bool,
 ) -> int:
     from pykbroker.dispatch.dispatcher import Dispatcher
     from pykbroker.net import connection
@@ -156,7 +160,12 @@ async def _serve(
     # Objects of the start-up also live as long as the process. No collection runs before this freeze: it would stop the
     # loop while coordinators load and clients are connected.
     gc.freeze()
-    print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
+    print(
+        ready_line.of_node(node, None if faults is None else faults.url)
+        if ready_json
+        else ready_line.for_people(node.bootstrap_servers),
+        flush=True,
+    )
     await stop.wait()
     failed = node.fatal is not None
     await _unless_it_stands(node, node.stop())

@@ -64,6 +64,11 @@ def parser() -> CommandParser:
         help="Stop also when standard input ends, as it does with the program that holds its other end.",
     )
     words.add_argument(
+        "--ready-json",
+        action="store_true",
+        help="Print the line on standard output as JSON, with every address (docs/other-languages.md).",
+    )
+    words.add_argument(
         "--faults",
         metavar="HOST:PORT",
         help="For tests: take fault rules over HTTP there, on a loopback address (docs/testing.md).",
@@ -135,6 +140,7 @@ def _run(given: argparse.Namespace, data_dir: str, status: StatusLine | None) ->
         until_stdin_ends=given.until_stdin_ends,
         faults=faults,
         usual_health_socket=os.path.join(config.log_dirs[0], SOCKET_NAME) if is_plain else None,
+        ready_json=given.ready_json,
     )
 
 
@@ -166,4 +172,7 @@ def _run_cluster(given: argparse.Namespace, tree: str) -> int:
         )
     settings = dict(assignments(given.settings))
     port = 9092 if given.port is None else given.port
-    return run(WantedCluster(given.brokers, given.controllers, port, tree, settings, given.log_level))
+    wanted = WantedCluster(
+        given.brokers, given.controllers, port, tree, settings, given.log_level, ready_json=given.ready_json
+    )
+    return run(wanted)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from pykbroker.config.kinds import is_loopback, parse_host_port
+from pykbroker.config.listeners import host_and_port, local_host
 from pykbroker.metrics.exposition import CONTENT_TYPE, lines
 from pykbroker.metrics.registry import Sample
 from pykbroker.net.http_server import HttpHandler, HttpRequest, HttpResponse, HttpServer
@@ -21,26 +23,33 @@ logger = logging.getLogger(__name__)
 TakeSamples = Callable[[], Awaitable[list[Sample]]]
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsListener:
+    """An open listener. `url`: where programs on this machine read the metrics."""
+
+    url: str
+    close: Callable[[], None]
+
+
 async def open_metrics_listener(
     runtime: Runtime, address: str, samples: TakeSamples, *, is_secured: bool
-) -> Callable[[], None]:
-    """Open the listener, and return a function that closes it. `is_secured`: the node has security protocols or an
-    authorizer, so a warning is due if other machines can read the metrics. Raises OSError, which names the address."""
+) -> MetricsListener:
+    """Open the listener. `is_secured`: the node has security protocols or an authorizer, so a warning is due if other
+    machines can read the metrics. Raises OSError, which names the address."""
     host, port = parse_host_port(address) or ("", 0)
     server = HttpServer(runtime, host, port, metrics_handler(samples))
     try:
         await server.open()
     except OSError as error:
         raise OSError(f"pykbroker.metrics.listener={address}: {error.strerror}") from error
-    shown = f"[{host}]" if ":" in host else host
-    logger.info("Metrics for Prometheus are at http://%s:%d/metrics", shown, server.port)
+    logger.info("Metrics for Prometheus are at http://%s/metrics", host_and_port(host, server.port))
     if is_secured and not is_loopback(host):
         logger.warning(
             "pykbroker.metrics.listener=%s asks for no credentials: every machine that reaches it reads the names of "
             "topics and groups there",
             address,
         )
-    return server.close
+    return MetricsListener(f"http://{host_and_port(local_host(host), server.port)}/metrics", server.close)
 
 
 def metrics_handler(samples: TakeSamples) -> HttpHandler:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pykbroker.config import checks, protection, silent
 from pykbroker.config.authorization import AUTHORIZER
-from pykbroker.config.listeners import EndPoint
+from pykbroker.config.listeners import EndPoint, local_host
 from pykbroker.config.load import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.dispatch.services import BrokerServices
@@ -66,6 +67,10 @@ class Node:
         self.config = config
         self.runtime = runtime
         self._usual_health_socket = usual_health_socket
+        #: the path of the health socket, once it is open
+        self.health_socket: str | None = None
+        #: the URL of the metrics for Prometheus, once they are served
+        self.metrics_url: str | None = None
         self.fatal: BaseException | None = None
         beside = runtime.beside() if config.is_broker else None
         self.shared = SharedServer(
@@ -111,6 +116,13 @@ class Node:
     def port_of(self, point: EndPoint) -> int:
         """Return the port of a listener: the bound port if it is bound, else the configured port."""
         return next((found.port for found in self.listeners if found.name == point.listener_name), point.port)
+
+    @property
+    def local_end_points(self) -> tuple[EndPoint, ...]:
+        """All listeners, those of the broker half first, each with its bound port and with the host under which
+        programs on this machine reach it."""
+        points = (*self.config.listeners.broker, *self.config.listeners.controller)
+        return tuple(replace(point, host=local_host(point.host), port=self.port_of(point)) for point in points)
 
     @property
     def loader(self) -> MetadataLoader:
@@ -256,6 +268,7 @@ class Node:
         socket = HealthSocket(self.runtime, path, self.health)
         self._parts.add("health socket", socket.close)
         await socket.open()
+        self.health_socket = path
 
     async def _try_health_socket(self, path: str) -> None:
         """Open the health socket in a directory that this node has locked, so no other node opens it too. A node whose
@@ -273,8 +286,9 @@ class Node:
 
             protocols = {point.security_protocol for point in self.config.listeners.all}
             is_secured = protocols != {"PLAINTEXT"} or bool(self.config.optional_str(AUTHORIZER))
-            close = await open_metrics_listener(self.runtime, address, self.samples, is_secured=is_secured)
-            self._parts.add("metrics listener", close)
+            opened = await open_metrics_listener(self.runtime, address, self.samples, is_secured=is_secured)
+            self._parts.add("metrics listener", opened.close)
+            self.metrics_url = opened.url
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
         """Return a channel for one purpose, named as in Apache Kafka. Each purpose has its own connection."""

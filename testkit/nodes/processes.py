@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -11,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from testkit.acting import note
 
@@ -67,6 +68,8 @@ class Process:
         """`prefix`: a command that becomes this one, as nsenter does."""
         self.log = log
         self.address = ""
+        #: the line of --ready-json
+        self.told: Any = None
         self.lines: list[str] = []
         with log.open("ab") as file:
             self._process = subprocess.Popen(
@@ -95,6 +98,9 @@ class Process:
             self.lines.append(line.rstrip("\n"))
             if line.startswith(READY):
                 self.address = line[len(READY) :].strip()
+            elif line.startswith("{"):
+                self.told = json.loads(line)
+                self.address = self.told["bootstrap_servers"]
         return self
 
     def interrupt(self, number: int = signal.SIGINT, timeout: float = 30) -> int:

@@ -26,6 +26,7 @@ from functools import partial
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.start_up import start_config
+from pykbroker.entry import ready_line
 from pykbroker.entry.failures import said_of, say
 from pykbroker.entry.local_cluster.topology import (
     HOST,
@@ -45,7 +46,6 @@ from pykbroker.storage.format import format_directories
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.primitives import random_uuid
 
-READY = b"pykbroker is ready: "
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
 #: A node that ran for this long did not fail at its start, so its next restart is after _FIRST_DELAY_SECONDS again.
 _STEADY_SECONDS = 30.0
@@ -55,7 +55,7 @@ _TAIL_LINES = 15
 @dataclass(frozen=True, slots=True)
 class WantedCluster:
     """The cluster that the command line describes. `given`: configuration keys for all nodes. `port`: 0 for free
-    ports."""
+    ports. `ready_json`: the line on standard output is JSON."""
 
     brokers: int
     controllers: int
@@ -63,6 +63,7 @@ class WantedCluster:
     tree: str
     given: Mapping[str, str]
     log_level: str = "INFO"
+    ready_json: bool = False
 
 
 class NodeFailed(Exception):
@@ -140,8 +141,8 @@ class Supervisor:
         self._ports = ports
         self._wanted = wanted
         self._running: dict[int, asyncio.subprocess.Process] = {}
-        #: nodes that were ready once
-        self._ready: set[int] = set()
+        #: nodes that were ready once -> what they said then
+        self._ready: dict[int, ready_line.ReadyNode] = {}
         self._all_ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._is_hurried = False
@@ -160,7 +161,7 @@ class Supervisor:
             await self._end(kept)
             return 1
         if not self._stop.is_set():
-            print(f"pykbroker is ready: {bootstrap_servers(self._ports)}", flush=True)
+            print(self._ready_line(), flush=True)
         await self._stop.wait()
         return await self._end(kept)
 
@@ -193,7 +194,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 # -P, so that no module of the current directory is imported.
                 *(sys.executable, "-P", "-m", "pykbroker", "start", properties_path),
-                *("--until-stdin-ends", "--log-level", self._wanted.log_level),
+                *("--until-stdin-ends", "--ready-json", "--log-level", self._wanted.log_level),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=out,
@@ -207,10 +208,10 @@ class Supervisor:
             process.terminate()
         assert process.stdout is not None
         async for line in process.stdout:
-            if line.startswith(READY):
+            if (node := ready_line.node_in(line)) is not None:
                 if member.number in self._ready:
                     _say(f"node {member.number} is ready again")
-                self._ready.add(member.number)
+                self._ready[member.number] = node
                 if len(self._ready) == len(self._layout.members):
                     self._all_ready.set()
         status = await process.wait()
@@ -229,6 +230,12 @@ class Supervisor:
         for task in kept:
             if task.done():
                 task.result()
+
+    def _ready_line(self) -> str:
+        servers = bootstrap_servers(self._ports)
+        if self._wanted.ready_json:
+            return ready_line.as_json(servers, self._layout.cluster_id, self._ready.values())
+        return ready_line.for_people(servers)
 
     def _asked_to_stop(self) -> None:
         """Stop in order; the second time, kill the nodes at once."""

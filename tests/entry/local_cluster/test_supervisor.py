@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -57,6 +58,24 @@ def acknowledged(process: Process, address: str, value: bytes, topic: str = "t")
     eventually(f"{value!r} is acknowledged", produced, seconds=PATIENCE_SECONDS)
 
 
+def every_address_is_told(process: Process, tree: Path) -> None:
+    """The line of --ready-json of four brokers, of which three are voters."""
+    nodes = process.told["nodes"]
+    assert [node["node_id"] for node in nodes] == [1, 2, 3, 4]
+    assert process.told["cluster_id"] == json.loads((tree / "cluster.json").read_text())["cluster.id"]
+    for node, address in zip(nodes, addresses(process), strict=True):
+        brokers, controllers = (
+            [f"{one['host']}:{one['port']}" for one in node["listeners"] if one["role"] == role]
+            for role in ("broker", "controller")
+        )
+        assert brokers == [address]
+        assert len(controllers) == (node["node_id"] < 4)
+        assert node["health"] == str(tree / f"node-{node['node_id']}" / "health.sock")
+        assert node["faults"] is None
+        with urlopen(node["metrics"], timeout=PATIENCE_SECONDS) as answer:
+            assert b"kafka_server_" in answer.read()
+
+
 def test_three_brokers_survive_and_stop_in_order_and_grow(tmp_path: Path) -> None:
     with cluster(tmp_path, "--brokers", "3", "--set", "num.partitions=1") as process:
         found = addresses(process)
@@ -84,13 +103,17 @@ def test_three_brokers_survive_and_stop_in_order_and_grow(tmp_path: Path) -> Non
         assert f"[KafkaRaftServer nodeId={number}] shut down completed" in log
         assert "Traceback" not in log
     voters = [node["directory.id"] for node in json.loads((tmp_path / "tree" / "cluster.json").read_text())["nodes"]]
-    with cluster(tmp_path, "--brokers", "4") as process:
+    with cluster(
+        tmp_path, "--brokers", "4", "--ready-json", "--set", "pykbroker.metrics.listener=127.0.0.1:0"
+    ) as process:
         assert len(addresses(process)) == 4
+        every_address_is_told(process, tmp_path / "tree")
         acknowledged(process, process.address, b"three")
         with Wire(process.address.split(",")[3]) as wire:
             known = wire.call(MetadataRequest(topics=[]))
             assert sorted(broker.node_id for broker in known.brokers) == [1, 2, 3, 4]
         assert process.interrupt(signal.SIGTERM, timeout=PATIENCE_SECONDS) == 0
+        assert len(process.lines) == 1
     grown = json.loads((tmp_path / "tree" / "cluster.json").read_text())["nodes"]
     assert [node["directory.id"] for node in grown] == [*voters, None]
     refused = run("start", "--brokers", "2", "--port", "0", "--data-dir", str(tmp_path / "tree"))
@@ -147,7 +170,7 @@ def test_the_health_of_a_cluster_is_that_of_each_node(tmp_path: Path) -> None:
 def test_a_node_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         metrics = f"pykbroker.metrics.listener=127.0.0.1:{taken.getsockname()[1]}"
-        words = ("--port", "0", "--data-dir", str(tmp_path / "tree"), "--set", metrics)
+        words = ("--port", "0", "--ready-json", "--data-dir", str(tmp_path / "tree"), "--set", metrics)
         done = run("start", "--brokers", "2", *words, timeout=120)
     assert done.returncode == 1
     assert done.stdout == ""
