@@ -238,11 +238,14 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
         assert self._transport is not None
         logger.info("A request over HTTP is refused: %s", error)
-        if self._http.our_state is h11.IDLE:
+        # Nothing is sent yet: the mistake is in the head of a request, or in its body.
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            is_head = self._http.our_state is h11.SEND_RESPONSE and self._request.method == b"HEAD"
             response = self._refusal(error.error_status_hint, str(error))
             head = [("content-type", response.content_type), ("connection", "close"), *response.headers]
             self._send(h11.Response(status_code=response.status, headers=head))
-            self._send(h11.Data(data="".join(response.parts).encode()))
+            if not is_head:
+                self._send(h11.Data(data="".join(response.parts).encode()))
             self._send(h11.EndOfMessage())
         # The connection ends when its client ends it, or after the time for a request. If it was closed while bytes
         # come, the operating system would reset it, and the client would not receive the response.

@@ -114,6 +114,24 @@ def test_what_is_not_http_is_refused_and_the_connection_ends(sent: bytes, status
     serve(scenario)
 
 
+@pytest.mark.parametrize(("method", "has_body"), [("POST", True), ("HEAD", False)])
+def test_a_mistake_in_a_body_is_answered_and_the_connection_ends(method: str, has_body: bool) -> None:
+    async def scenario(connect: Connect) -> None:
+        # The request before it was a HEAD, or was not: each answer has the body of its own request.
+        for before in ("HEAD", "POST"):
+            reader, writer = await connect()
+            writer.write(f"{before} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode())
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            writer.write(f"{method} / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode())
+            answer = await reader.read()
+            refused = answer[answer.index(b"HTTP/1.1 400") :]
+            assert b"connection: close\r\n" in refused
+            assert (b"illegal chunk header" in refused) is has_body
+            writer.close()
+
+    serve(scenario)
+
+
 def test_a_silent_connection_ends() -> None:
     async def scenario(connect: Connect) -> None:
         reader, writer = await connect()
