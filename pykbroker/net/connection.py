@@ -209,7 +209,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         """TLS with this client failed, or has ended."""
         if self.state is ConnectionState.HANDSHAKING:
             self.listener.metrics.refused.value += 1
-        self._close_for_mistake(reason)
+        self._close_for_mistake(reason, reason)
 
     def _take_frames(self) -> None:
         """Accept requests, after authentication if the listener asks for it."""
@@ -321,7 +321,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 (size,) = _SIZE.unpack_from(view, position)
                 if size <= 0 or size > self._frame_bytes:
                     self._write(out)
-                    self._close_for_mistake(why_no_size(size, self._frame_bytes, self.state, self.security_protocol))
+                    self._close_for_mistake(*why_no_size(size, self._frame_bytes, self.state, self.security_protocol))
                     return
                 stop = position + 4 + size
                 if stop > end:
@@ -363,9 +363,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             if len(self._own_view) > KEEP_BUFFER_BYTES:
                 self._release_buffer()
 
-    def _close_for_mistake(self, reason: str) -> None:
-        """End the connection of a client that may repeat its mistake: a line a minute for each address and reason."""
-        more = self.listener.lines.take(f"{self.client_host} {reason}")
+    def _close_for_mistake(self, kind: str, reason: str) -> None:
+        """End the connection of a client that may repeat its mistake: a line a minute for each address and kind."""
+        more = self.listener.lines.take(f"{self.client_host} {kind}")
         self.close(f"{reason}{more or ''}", logging.DEBUG if more is None else logging.INFO)
 
     def _keep(self, view: memoryview, position: int, end: int) -> None:

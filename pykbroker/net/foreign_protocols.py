@@ -15,16 +15,17 @@ _HTTP: Final = frozenset(
 _TLS: Final = 0x1603
 
 
-def why_no_size(size: int, most: int, state: ConnectionState, security_protocol: str) -> str:
-    """Return the reason for the log. `most`: the largest size for a connection in this state. `security_protocol`: that
-    of the listener."""
+def why_no_size(size: int, most: int, state: ConnectionState, security_protocol: str) -> tuple[str, str]:
+    """Return the kind of the mistake, of which there are few, and the reason for the log. `most`: the largest size for
+    a connection in this state. `security_protocol`: that of the listener."""
     if size in _HTTP:
-        return "the client speaks HTTP, and this listener serves Kafka's protocol alone"
+        return "HTTP", "the client speaks HTTP, and this listener serves Kafka's protocol alone"
     if size >> 16 == _TLS:
         return (
+            "TLS",
             "the client speaks TLS, which this listener does not. Its security.protocol has to be "
-            f"{security_protocol} here, or it needs a listener with TLS"
+            f"{security_protocol} here, or it needs a listener with TLS",
         )
     is_authenticating = state is ConnectionState.AUTHENTICATING
     key = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
-    return f"invalid request size {size}, allowed is 1 to {most} ({key})"
+    return "size", f"invalid request size {size}, allowed is 1 to {most} ({key})"

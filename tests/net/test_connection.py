@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -184,6 +185,25 @@ def test_an_impossible_size_closes_with_one_line(size: int, caplog: pytest.LogCa
     assert transport.closed
     assert len(caplog.records) == 1
     assert "socket.request.max.bytes" in caplog.text
+
+
+def test_clients_of_random_bytes_make_one_line_a_minute_for_each_kind(caplog: pytest.LogCaptureFixture) -> None:
+    listener = make_listener(lambda connection, frame: pytest.fail("dispatched"))
+    loop = cast(FakeLoop, listener.loop)
+    with caplog.at_level(logging.INFO, "pykbroker.net"):
+        for size in (*random.Random(1).sample(range(-(2**31), 0), 2000), -7):
+            if size == -7:
+                loop.now += 61
+            connection, transport = connect(listener)
+            feed(connection, size.to_bytes(4, "big", signed=True))
+            assert transport.closed
+        connection, _ = connect(listener)
+        feed(connection, b"GET / HTTP/1.1\r\n")
+    first, second, http = [record.getMessage().partition("closed: ")[2] for record in caplog.records]
+    assert first.startswith("invalid request size -")
+    assert second.startswith("invalid request size -7, ")
+    assert second.endswith(" (1999 more lines like it were left out)")
+    assert http.startswith("the client speaks HTTP")
 
 
 def test_answers_before_a_bad_request_still_leave(caplog: pytest.LogCaptureFixture) -> None:
