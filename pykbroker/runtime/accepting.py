@@ -28,15 +28,22 @@ MakeProtocol: TypeAlias = Callable[[], "asyncio.BaseProtocol | None"]
 
 
 class Acceptor:
-    """A `ListeningSocket`. `sockets`: sockets that listen, do not block, and have the same port."""
+    """A `ListeningSocket`. `sockets`: sockets that listen, do not block, and have the same port. `name`: their name in
+    log lines, without which it is the port."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], accept: MakeProtocol) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: Sequence[socket.socket],
+        accept: MakeProtocol,
+        name: str | None = None,
+    ) -> None:
         self._loop = loop
         self._sockets = sockets
         self._accept = accept
-        name: Any = sockets[0].getsockname()
-        self.port: int = name[1] if isinstance(name, tuple) else 0
-        self._name = f"port {self.port}" if self.port else f"socket {name}"
+        address: Any = sockets[0].getsockname()
+        self.port: int = address[1] if isinstance(address, tuple) else 0
+        self._name = name or f"port {self.port}"
         self._connecting: set[asyncio.Task[object]] = set()
         self._lines = LineLimit(loop.time)
 

@@ -56,7 +56,8 @@ class UnixSocket(Acceptor):
     """A listening socket at a path, which is removed when the socket closes. Raises OSError as `bind_unix` does."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: MakeProtocol) -> None:
-        super().__init__(loop, [bind_unix(path)], accept)
+        # The system may know the socket under another path (socket_paths.py).
+        super().__init__(loop, [bind_unix(path)], accept, f"socket {path}")
         self._path = path
         self._inode = os.lstat(path).st_ino
 

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ import uvloop
 
 from pykbroker.runtime import accepting, bind_sockets
 from pykbroker.runtime.accepting import Acceptor
+from pykbroker.runtime.unix_sockets import UnixSocket
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -141,6 +143,24 @@ def test_a_lack_of_descriptors_does_not_spin_and_passes(
     lines = [record.getMessage() for record in caplog.records if "cannot be accepted" in record.getMessage()]
     assert len(lines) == 1
     assert lines[0].endswith("cannot be accepted: Too many open files")
+
+
+@pytest.mark.parametrize("length", [10, 150])
+def test_a_socket_is_named_by_the_path_that_its_user_gave(
+    length: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A longer path than the system takes is bound under another one."""
+    folder = tmp_path / ("x" * length)
+    folder.mkdir()
+    path = folder / "health.sock"
+
+    async def scenario() -> None:
+        acceptor = UnixSocket(asyncio.get_running_loop(), str(path), Echo)
+        acceptor.failed(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        acceptor.close()
+
+    asyncio.run(scenario())
+    assert caplog.messages == [f"A connection to socket {path} cannot be accepted: Too many open files"]
 
 
 def test_a_descriptor_that_a_connection_gave_back_at_once_is_closed_once(run: Run) -> None:
