@@ -6,7 +6,7 @@ do not send it: TxnOffsetCommit adds that partition (KIP-890).
 
 from __future__ import annotations
 
-from pykbroker.coordinator.transaction.old_clients import known_to
+from pykbroker.coordinator.transaction.service import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may, may_write

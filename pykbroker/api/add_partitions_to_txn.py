@@ -7,8 +7,8 @@ Apache Kafka never answers an empty list of transactions; this broker answers it
 
 from __future__ import annotations
 
-from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.coordinator.transaction.service import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may_write

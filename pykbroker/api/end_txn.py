@@ -6,7 +6,7 @@ It commits or aborts, even if the same end is requested again. The response is s
 
 from __future__ import annotations
 
-from pykbroker.coordinator.transaction.old_clients import known_to
+from pykbroker.coordinator.transaction.service import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext

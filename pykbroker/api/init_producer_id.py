@@ -7,7 +7,7 @@ the epochs are used up, and an open transaction is aborted first (until then CON
 
 from __future__ import annotations
 
-from pykbroker.coordinator.transaction.old_clients import known_to
+from pykbroker.coordinator.transaction.service import known_to
 from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext

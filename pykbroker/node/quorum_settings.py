@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pykbroker.config.load import Config
 from pykbroker.metadata.image import Endpoint as ListenerEndpoint
 from pykbroker.node.ways_to_nodes import why_one_voter
-from pykbroker.quorum.quorum_config import QuorumConfig
+from pykbroker.quorum.replica_opening import QuorumConfig
 from pykbroker.storage.format import Formatted
 from pykbroker_raft.metadata_storage import StorageConfig
 from pykbroker_raft.raft_node import RaftConfig

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pykbroker.metrics.registry import Counter
 from pykbroker.node_to_controller.controller_channel import Channel
@@ -26,13 +27,15 @@ from pykbroker_wire.messages.alter_partition import (
     ResponsePartitionData,
 )
 
+if TYPE_CHECKING:
+    from pykbroker.replica.isr_updates import Answered
+
 logger = logging.getLogger(__name__)
 
 #: As in Apache Kafka: the pauses before a change that was not decided is sent again.
 FIRST_PAUSE_MS = 50
 LAST_PAUSE_MS = 1_000
 
-WhenDecided = Callable[[ResponsePartitionData], None]
 #: Topic id and partition.
 _Place = tuple[bytes, int]
 
@@ -81,7 +84,7 @@ class IsrChanges:
             last_pause_ms=LAST_PAUSE_MS,
         )
 
-    def submit(self, topic_id: bytes, change: RequestPartitionData, answered: WhenDecided) -> None:
+    def submit(self, topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
         """Ask for the change. `answered` is called once with the controller's answer. If an earlier change of the
         partition is not answered yet, `answered` is called at once with OPERATION_NOT_ATTEMPTED."""
         place = topic_id, change.partition_index

@@ -44,9 +44,8 @@ from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.metadata_flush import MetadataFlush
 from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
 from pykbroker.quorum.metadata_room import MetadataRoom
-from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.quorum.raft_lines import RaftLines
-from pykbroker.quorum.replica_opening import open_replica
+from pykbroker.quorum.replica_opening import QuorumConfig, open_replica
 from pykbroker.quorum.snapshot_writing import SnapshotJob
 from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime

@@ -1,17 +1,33 @@
-"""Opens a replica of the quorum from its disk. It blocks, so it is called on a thread."""
+"""The configuration of one replica of the metadata quorum, and how the replica is opened from its disk."""
 
 from __future__ import annotations
 
-from pykbroker.quorum.quorum_config import QuorumConfig
+from dataclasses import dataclass, field
+
 from pykbroker.runtime import Runtime
+from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.intact import check_vote, check_voters
-from pykbroker_raft.metadata_storage import MetadataStorage
+from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
 from pykbroker_raft.raft_node import RaftNode
 
 
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """The configuration of a driver: its identity, its directory, and the keys metadata.log.max.* for snapshots."""
+
+    raft: RaftConfig
+    #: metadata.log.dir, or the first of log.dirs.
+    log_dir: str
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000
+    #: for this long a leader gathers the records that are appended during an fsync (metadata_flush.py)
+    append_linger_ms: int = 25
+
+
 def open_replica(runtime: Runtime, config: QuorumConfig) -> tuple[MetadataStorage, RaftNode]:
-    """Return the storage and the node of a replica. Raises the errors in `UNUSABLE` of the metadata storage, also if
-    quorum-state is missing or the configured voters do not fit the log."""
+    """Return the storage and the node of a replica. It blocks, so it is called on a thread. Raises the errors in
+    `UNUSABLE` of the metadata storage, also if quorum-state is missing or the configured voters do not fit the log."""
     raft = config.raft
     storage = MetadataStorage.open(
         runtime.disk, config.log_dir, config.storage, runtime.now_ms(), is_observer=not raft.is_controller

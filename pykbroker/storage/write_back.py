@@ -1,8 +1,9 @@
-"""Writes new data of logs to the device, a little at a time.
+"""Writes new data of logs to the device before the kernel has too much of it, a little at a time.
 
-Responsible for when it looks at a log: every 20 ms while much is written to it. Not responsible for which stretches are
-due (pykbroker_log/unwritten.py), nor for the check of all logs that finds the logs to which much is written
-(upkeep.py).
+A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes the next writer wait while it
+catches up. Responsible for when it looks at a log (every 20 ms while much is written to it), and for which stretches of
+the log are due then. Not responsible for the check of all logs that finds the logs to which much is written
+(upkeep.py), nor for durability (pykbroker_log/flush_state.py), because a stretch that was sent is not durable yet.
 
 The device gets small portions for this reason: an append to a file waits while the kernel hands over that file's data,
 and the kernel waits while the device's queue is full. With a portion every 200 ms an append took up to 100 ms.
@@ -11,11 +12,12 @@ and the kernel waits while the device's queue is full. With a portion every 200 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from pykbroker_log.disk import File, FileClosed
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.unwritten import Stretch, unwritten, write_back
+from pykbroker_log.segments import Segments
 
 if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
@@ -23,6 +25,37 @@ if TYPE_CHECKING:
 _PORTION_S = 0.02
 #: A log that has had no due data for this time is looked at only in the check of all logs.
 _QUIET_S = 0.5
+
+
+class Stretch(NamedTuple):
+    file: File
+    position: int
+    size: int
+
+
+def unwritten(segments: Segments, least_bytes: int) -> list[Stretch]:
+    """Return the stretches that were appended since the last call, newest segment first. The active segment's is left
+    out if it has fewer than `least_bytes`."""
+    found: list[Stretch] = []
+    for segment in reversed(segments):
+        taken = segment.take_unwritten(least_bytes)
+        if taken is not None:
+            found.append(Stretch(segment.file, *taken))
+        elif segment is not segments[-1]:
+            # Earlier segments were taken when they were the newest.
+            break
+        least_bytes = 1
+    return found
+
+
+def write_back(stretches: Sequence[Stretch]) -> None:
+    """Start the writes to the device, which may block."""
+    for file, position, size in stretches:
+        try:
+            file.write_back(position, size)
+        except (FileClosed, FileNotFoundError):
+            # The segment was retired, replaced or moved in the meantime.
+            continue
 
 
 class WriteBack:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pykbroker.quorum.channel import QuorumPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.known_quorum import KnownQuorum
-from pykbroker.quorum.quorum_config import QuorumConfig
+from pykbroker.quorum.replica_opening import QuorumConfig
 from pykbroker.runtime import OnEnded, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of

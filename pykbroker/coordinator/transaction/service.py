@@ -392,6 +392,14 @@ class TransactionService:
         self._timers[name] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
 
+def known_to(client_version: int, fenced_from: int, code: ErrorCode) -> ErrorCode:
+    """Return the error code for a client. PRODUCER_FENCED is newer than these APIs (KIP-588), so older clients get
+    INVALID_PRODUCER_EPOCH."""
+    if code is ErrorCode.PRODUCER_FENCED and client_version < fenced_from:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
 def _itself(code: ErrorCode) -> Any:
     return code
 

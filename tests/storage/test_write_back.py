@@ -8,11 +8,11 @@ import pathlib
 
 import pytest
 
+from pykbroker.storage.write_back import Stretch, unwritten, write_back
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.unwritten import Stretch, unwritten, write_back
 from testkit.logs.helpers import append, open_log
 
 
