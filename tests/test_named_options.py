@@ -1,11 +1,13 @@
-"""Paths, options that begin with `--` and configuration keys exist, if a page names them in backticks.
+"""Paths, options that begin with `--` and configuration keys exist, if a page or the head of a module names them in
+backticks.
 
-tests/test_named_modules.py does the same for modules.
+tests/test_named_modules.py does the same for modules, tests/test_dotted_names.py for classes and functions.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -50,7 +52,25 @@ _KEY_ENDINGS: Final = frozenset(
         "type",
     ]
 )
+#: The docstring of a module, below comments at most.
+_HEAD: Final = re.compile(r'(?:#.*\n|\n)*"""(.*?)"""', re.DOTALL)
+_OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
+#: characters around a name in a sentence
+_AROUND: Final = "`'\"()[],;:."
 _SEPARATORS: Final = str.maketrans("[]|,", "    ")
+
+
+def readers(files: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each page of today with what it has in backticks, and each module with the words of its head, where names
+    stand without backticks, too."""
+    for file in files:
+        if file.startswith(("CHANGELOG.md", "changes/")) or not file.endswith((".md", ".py")):
+            continue
+        text = (ROOT / file).read_text(encoding="utf-8")
+        if file.endswith(".md") and "Do not edit. -->" not in text[:300]:
+            yield file, list(spans(text))
+        elif file.endswith(".py") and (head := _HEAD.match(text)):
+            yield file, [word.strip(_AROUND) for word in head[1].split()]
 
 
 def spans(text: str) -> Iterator[str]:
@@ -66,7 +86,7 @@ def spans(text: str) -> Iterator[str]:
 def options(span: str) -> Iterator[str]:
     for word in span.translate(_SEPARATORS).split():
         name = word.partition("=")[0].rstrip(".…")
-        if name.startswith("--") and name[2:3].isalpha():
+        if _OPTION.fullmatch(name):
             yield name
 
 
@@ -78,19 +98,21 @@ def paths(span: str, tops: set[str]) -> Iterator[str]:
 
 def keys(span: str) -> Iterator[str]:
     name = span.partition("=")[0].strip()
-    is_plain = "." in name and name == name.lower() and not set(" /_<>*").intersection(name)
+    is_plain = "." in name and name == name.lower() and not set(" /_<>*()").intersection(name)
     if is_plain and name.rpartition(".")[2] in _KEY_ENDINGS:
         yield name
 
 
 def words_of_the_code(files: list[str]) -> set[str]:
-    """Return the words of all literals: the parsers of click and argparse, and the keys that clients get, are made of
-    them."""
+    """Return the words of all literals but docstrings: the parsers of click and argparse, and the keys that clients
+    get, are made of them."""
     found: set[str] = set()
     for file in files:
         if file.endswith(".py"):
-            for node in ast.walk(parsed(ROOT / file)):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            nodes = list(ast.walk(parsed(ROOT / file)))
+            docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
                     found.update(node.value.replace("=", " ").replace(",", " ").replace("/--", " --").split())
     return found
 
@@ -103,11 +125,8 @@ def test_each_name_exists() -> None:
     places = {place for file in files for place in (file, *parents(file))}
     tops = {file.partition("/")[0] for file in files if "/" in file}
     missing: set[tuple[str, str]] = set()
-    for page in files:
-        text = (ROOT / page).read_text(encoding="utf-8") if page.endswith(".md") else ""
-        if page.startswith(("CHANGELOG.md", "changes/")) or "Do not edit. -->" in text[:300]:
-            continue
-        for span in spans(text):
+    for page, named in readers(files):
+        for span in named:
             missing.update((page, name) for name in options(span) if name not in words)
             missing.update((page, name) for name in paths(span, tops) if name not in places)
             missing.update((page, name) for name in keys(span) if name not in known_keys and name not in words)

@@ -1,7 +1,7 @@
 """`kafka.request.logger` of a node: a line of JSON for each request while it is on, otherwise none, and no secret in
 any.
 
-compat_tests/our_tools/test_request_log.py compares each key with Apache Kafka's lines.
+compat_tests/wire/test_request_log.py compares each key with Apache Kafka's lines.
 """
 
 from __future__ import annotations
