@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from pykbroker.tools.cluster.asked_node import Asked, AskedNode
 from pykbroker.tools.cluster.client_security import ClientSecurity
-from pykbroker.tools.cluster.failure import AskFailed, Unreachable, check, failed, timed_out
+from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, Unreachable, check, failed, timed_out
 from pykbroker.tools.cluster.node_connection import R
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
@@ -75,6 +75,8 @@ class AskedCluster:
         self._nodes: dict[int, ClusterNode] = {}
         self._cluster_id = ""
         self._controller_id = -1
+        #: by kind and key, as FindCoordinator has them; forgotten before a request is repeated
+        self._coordinators: dict[tuple[int, str], int] = {}
         self._warned: set[str] = set()
 
     def __enter__(self) -> AskedCluster:
@@ -179,23 +181,26 @@ class AskedCluster:
         return (self._any() if node is None else self._of(node)).versions()
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
-        """Return the node that coordinates each group, or each transactional id."""
+        """Return the node that coordinates each group, or each transactional id. In a function for `settled` this asks
+        again for each repeated attempt, because another node may coordinate the key by then."""
         from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         kind = _TRANSACTION if of_transactions else _GROUP
         wanted = list(dict.fromkeys(keys))
-        if not wanted:
-            return {}
 
-        def attempt() -> dict[str, int]:
-            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=wanted)
+        def attempt() -> None:
+            unknown = [key for key in wanted if (kind, key) not in self._coordinators]
+            if not unknown:
+                return
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=unknown)
             answer = self.ask(request, FindCoordinatorResponse, least=4)
             for row in answer.coordinators:
                 check(row.error_code, row.error_message)
             self.refresh()
-            return {row.key: row.node_id for row in answer.coordinators}
+            self._coordinators |= {(kind, row.key): row.node_id for row in answer.coordinators}
 
-        return self.settled(attempt)
+        self.settled(attempt)
+        return {key: self._coordinators[kind, key] for key in wanted}
 
     def settled(self, attempt: Callable[[], T]) -> T:
         """Call `attempt` until it returns. Raises its AskFailed if the error is not retriable, or if the time is
@@ -207,8 +212,11 @@ class AskedCluster:
             except AskFailed as error:
                 if not error.retriable or time.monotonic() >= deadline:
                     raise
+                self._coordinators.clear()
                 if error.code == ErrorCode.NETWORK_EXCEPTION:
                     self._forget_connections()
+                    # A node that has died leaves the list when the controller fences it.
+                    self._nodes = {}
             time.sleep(_PAUSE_SECONDS)
 
     # -- connections --------------------------------------------------------------------------------------------------
@@ -237,12 +245,16 @@ class AskedCluster:
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             reasons = []
+            silent: list[tuple[str, NoAnswer]] = []
             for address in addresses:
                 connection = self._connection(address)
                 try:
                     reason = _unreachable(connection)
+                except NoAnswer as error:
+                    silent.append((address, error))
+                    continue
                 except AskFailed as error:
-                    # The node is silent, or it refused the user.
+                    # The node refused the user.
                     self._explain(address, str(error))
                     raise
                 if reason is None:
@@ -252,6 +264,10 @@ class AskedCluster:
                 reasons.append(reason)
                 if self._settings.patient:
                     self._warn(address)
+            if silent:
+                address, failure = silent[0]
+                self._explain(address, str(failure))
+                raise failure
             if not self._settings.patient:
                 self._explain(addresses[0], "; ".join(reasons))
                 raise Unreachable(reasons)

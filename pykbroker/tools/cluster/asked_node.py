@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from pykbroker.tools.cluster.client_security import ClientSecurity
-from pykbroker.tools.cluster.failure import AskFailed, no_connection, timed_out, unsupported
+from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, no_connection, unsupported
 from pykbroker.tools.cluster.node_connection import NodeConnection, R, UserRefused
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import DecodeError
@@ -81,7 +81,7 @@ class AskedNode:
         except UserRefused as error:
             raise AskFailed(str(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
         except TimeoutError:
-            raise timed_out(f"{self.address} does not answer: no answer within {timeout_ms} ms") from None
+            raise NoAnswer(f"{self.address} does not answer: no answer within {timeout_ms} ms") from None
         except DecodeError as error:
             raise no_connection(f"{self.address} sent an answer that cannot be read: {error}") from None
         except OSError as error:

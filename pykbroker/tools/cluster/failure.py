@@ -67,6 +67,13 @@ class Unreachable(AskFailed):
         self.what_to_do = what_to_do
 
 
+class NoAnswer(AskFailed):
+    """A node took a connection, or a request, and did not answer in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, _PACKAGE + "TimeoutException")
+
+
 class NotServed(Exception):
     """The tools do not support a feature of Apache Kafka. The message is one line that names the feature."""
 

@@ -78,30 +78,30 @@ def of_all_types(cluster: AskedCluster, *, states: Sequence[str] = (), types: Se
     """Return the groups of every broker. `states` and `types` restrict the result, in the protocol's words."""
     from pykbroker_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-    found = []
-    for node in cluster.nodes():
-
-        def attempt(node: int = node.id) -> ListGroupsResponse:
-            newest = cluster.versions(node).get(ApiKey.LIST_GROUPS, (0, 0))[1]
+    def attempt() -> list[GroupListing]:
+        found = []
+        for node in cluster.nodes():
+            newest = cluster.versions(node.id).get(ApiKey.LIST_GROUPS, (0, 0))[1]
             request = ListGroupsRequest(
                 states_filter=list(states) if newest >= 4 else [], types_filter=list(types) if newest >= 5 else []
             )
-            answer = cluster.ask(request, ListGroupsResponse, node=node)
+            answer = cluster.ask(request, ListGroupsResponse, node=node.id)
             check(answer.error_code)
-            return answer
+            found += [
+                GroupListing(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
+                for row in answer.groups
+            ]
+        return found
 
-        found += [
-            GroupListing(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
-            for row in cluster.settled(attempt).groups
-        ]
-    return found
+    return cluster.settled(attempt)
 
 
 def described(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, GroupDescription | AskFailed]:
     """Return each group, or the reason why it cannot be described."""
     wanted = list(dict.fromkeys(ids))
-    coordinators = cluster.coordinators(wanted)
-    return {group: _described(cluster, group, coordinators[group]) for group in wanted}
+    # One request finds the coordinators of all.
+    cluster.coordinators(wanted)
+    return {group: _described(cluster, group) for group in wanted}
 
 
 def active_states(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, str | None]:
@@ -118,8 +118,9 @@ def active_states(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, str | 
     return states
 
 
-def _described(cluster: AskedCluster, group: str, node: int) -> GroupDescription | AskFailed:
+def _described(cluster: AskedCluster, group: str) -> GroupDescription | AskFailed:
     def attempt() -> GroupDescription:
+        node = _coordinator(cluster, group)
         if ApiKey.CONSUMER_GROUP_DESCRIBE in cluster.versions(node):
             try:
                 return _described_consumer(cluster, group, node)
@@ -204,9 +205,8 @@ def committed(cluster: AskedCluster, group: str) -> dict[PartitionName, KnownOff
     """Return every offset that a group has committed."""
     from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
-    node = cluster.coordinators([group])[group]
-
     def attempt() -> dict[PartitionName, KnownOffset]:
+        node = _coordinator(cluster, group)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
         answer = cluster.ask(request, OffsetFetchResponse, node=node, least=8, most=_NEWEST_OFFSETS)
         (row,) = answer.groups
@@ -237,6 +237,10 @@ def committed_by_group(
         return found
 
     return cluster.settled(attempt)
+
+
+def _coordinator(cluster: AskedCluster, group: str) -> int:
+    return cluster.coordinators([group])[group]
 
 
 def _by_coordinator(cluster: AskedCluster, ids: Iterable[str]) -> dict[int, list[str]]:
@@ -272,7 +276,6 @@ def commit(cluster: AskedCluster, group: str, offsets: Mapping[PartitionName, Kn
 
     if not offsets:
         return
-    node = cluster.coordinators([group])[group]
     topics = [
         OffsetCommitRequestTopic(
             name=name,
@@ -291,7 +294,7 @@ def commit(cluster: AskedCluster, group: str, offsets: Mapping[PartitionName, Kn
 
     def attempt() -> None:
         request = OffsetCommitRequest(group_id=group, topics=topics)
-        answer = cluster.ask(request, OffsetCommitResponse, node=node, most=_NEWEST_OFFSETS)
+        answer = cluster.ask(request, OffsetCommitResponse, node=_coordinator(cluster, group), most=_NEWEST_OFFSETS)
         for topic in answer.topics:
             for row in topic.partitions:
                 check(row.error_code)
@@ -315,7 +318,6 @@ def delete_offsets(
     )
 
     wanted = list(partitions)
-    node = cluster.coordinators([group])[group]
     topics = [
         OffsetDeleteRequestTopic(
             name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
@@ -324,7 +326,8 @@ def delete_offsets(
     ]
 
     def attempt() -> OffsetDeleteResponse:
-        answer = cluster.ask(OffsetDeleteRequest(group_id=group, topics=topics), OffsetDeleteResponse, node=node)
+        request = OffsetDeleteRequest(group_id=group, topics=topics)
+        answer = cluster.ask(request, OffsetDeleteResponse, node=_coordinator(cluster, group))
         if answer.error_code and failed(answer.error_code).retriable:
             raise failed(answer.error_code)
         return answer
@@ -346,14 +349,13 @@ def remove_members(
     """Make members leave a group; returns the error of each by its id, or None if it has left. Raises AskFailed."""
     from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-    node = cluster.coordinators([group])[group]
     request = LeaveGroupRequest(
         group_id=group,
         members=[MemberIdentity(member_id=one.id, group_instance_id=one.instance_id, reason=reason) for one in members],
     )
 
     def attempt() -> dict[str, AskFailed | None]:
-        answer = cluster.ask(request, LeaveGroupResponse, node=node, least=3)
+        answer = cluster.ask(request, LeaveGroupResponse, node=_coordinator(cluster, group), least=3)
         check(answer.error_code)
         return {
             one.id: failed(row.error_code) if row.error_code else None
@@ -368,10 +370,11 @@ def delete(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, AskFailed | N
     from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
     found: dict[str, AskFailed | None] = {}
-    for group, node in cluster.coordinators(ids).items():
+    for group in cluster.coordinators(ids):
 
-        def attempt(group: str = group, node: int = node) -> None:
-            answer = cluster.ask(DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse, node=node)
+        def attempt(group: str = group) -> None:
+            request = DeleteGroupsRequest(groups_names=[group])
+            answer = cluster.ask(request, DeleteGroupsResponse, node=_coordinator(cluster, group))
             for row in answer.results:
                 check(row.error_code)
 

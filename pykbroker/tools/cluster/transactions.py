@@ -55,19 +55,23 @@ def listed(
     """Return the transactions of every coordinator."""
     from pykbroker_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-    found = []
     least = 2 if pattern is not None else 1 if longer_than_ms >= 0 else 0
-    for node in cluster.nodes():
-        request = ListTransactionsRequest(
-            duration_filter=longer_than_ms, transactional_id_pattern=pattern, producer_id_filters=list(producer_ids)
-        )
-        answer = cluster.ask(request, ListTransactionsResponse, node=node.id, least=least)
-        check(answer.error_code)
-        found += [
-            ListedTransaction(row.transactional_id, node.id, row.producer_id, row.transaction_state)
-            for row in answer.transaction_states
-        ]
-    return found
+    request = ListTransactionsRequest(
+        duration_filter=longer_than_ms, transactional_id_pattern=pattern, producer_id_filters=list(producer_ids)
+    )
+
+    def attempt() -> list[ListedTransaction]:
+        found = []
+        for node in cluster.nodes():
+            answer = cluster.ask(request, ListTransactionsResponse, node=node.id, least=least)
+            check(answer.error_code)
+            found += [
+                ListedTransaction(row.transactional_id, node.id, row.producer_id, row.transaction_state)
+                for row in answer.transaction_states
+            ]
+        return found
+
+    return cluster.settled(attempt)
 
 
 def described(cluster: AskedCluster, transactional_id: str) -> DescribedTransaction:
@@ -176,7 +180,11 @@ def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPart
         if one.producer_id == producer.producer_id:
             try:
                 return place not in described(cluster, one.id).partitions
-            except AskFailed:
+            except AskFailed as error:
+                # Any other failure leaves open whether the transaction hangs, and an abort of one that does not would
+                # lose its records.
+                if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
                 return True
     return True
 
