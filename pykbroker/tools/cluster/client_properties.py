@@ -115,6 +115,9 @@ def _number(properties: Mapping[str, str], key: str, default: int) -> int:
     if not text:
         return default
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise ConfigError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
+    if number < 0:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: Value must be at least 0")
+    return number

@@ -48,8 +48,9 @@ _topic = click.argument("topic", shell_complete=topic_names)
 _size = click.option(
     "--size", type=click.IntRange(1, 100_000_000), default=100, metavar="BYTES", help="Of each record (default: 100)."
 )
-_compression = click.option("-z", "--compression", type=_CODECS, default="none", help="The codec (default: none).")
-_acks = click.option("--acks", type=_ACKS, default="all", help="Which replicas acknowledge (default: all).")
+# These two have no default here, so that a property of the client holds where the option is not given.
+_compression = click.option("-z", "--compression", type=_CODECS, help="The codec (default: none).")
+_acks = click.option("--acks", type=_ACKS, help="Which replicas acknowledge (default: all).")
 
 
 _patience = click.option(
@@ -109,8 +110,8 @@ def produce(
     size: int,
     rate: float | None,
     producers: int,
-    acks: str,
-    compression: str,
+    acks: str | None,
+    compression: str | None,
 ) -> int:
     """Send records; time each from send() to its acknowledgement.
 
@@ -183,8 +184,8 @@ def end_to_end(
     records: int,
     size: int,
     rate: float,
-    acks: str,
-    compression: str,
+    acks: str | None,
+    compression: str | None,
     patience: float,
 ) -> int:
     """Send records at a rate and read them; time each until it arrives."""
@@ -215,8 +216,10 @@ def _keep_failures(received: LoadTold, sent: LoadTold) -> None:
     received.cpu_seconds = max(received.cpu_seconds, sent.cpu_seconds)
 
 
-def _producer_properties(client: ClientOptions, acks: str, compression: str) -> dict[str, str]:
-    found = {"acks": acks, "compression.type": compression, **client.properties}
+def _producer_properties(client: ClientOptions, acks: str | None, compression: str | None) -> dict[str, str]:
+    given = {"acks": acks, "compression.type": compression}
+    found = {"acks": "all", "compression.type": "none", **client.properties}
+    found |= {key: value for key, value in given.items() if value is not None}
     if found["acks"] not in ("all", "-1"):
         found.setdefault("enable.idempotence", "false")
     return found

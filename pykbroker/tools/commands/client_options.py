@@ -6,6 +6,7 @@ Responsible for the options and for the client's properties that they make toget
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -23,6 +24,7 @@ BOOTSTRAP_VARIABLE: Final = "PYKBROKER_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_CONTROLLER_PORT: Final = 9093
+_GREATEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def with_port(address: str, default: int) -> str | None:
         return None
     if not port:
         return f"{host}:{default}"
-    return address if port.startswith(":") and port[1:].isascii() and port[1:].isdigit() else None
+    # The system would take a greater number for the port that its last 16 bits name.
+    is_port = re.fullmatch(r":[0-9]{1,5}", port) is not None and int(port[1:]) <= _GREATEST_PORT
+    return address if is_port else None
 
 
 _OPTIONS: Final = (
@@ -147,6 +151,15 @@ def _check_keys(keys: Iterable[str]) -> None:
     for key in keys:
         if key not in CLIENT_KEYS:
             raise ConfigError(f"-X {key}: Kafka's clients have no such property{did_you_mean(key, CLIENT_KEYS)}")
+
+
+def check_changed_once(*keys: Iterable[str]) -> None:
+    """Raise ConfigError for a key that more than one option changes: a request has one change of a key, so the others
+    would be lost. `keys`: the keys of each option."""
+    changed = [key for of_option in keys for key in set(of_option)]
+    for key in changed:
+        if changed.count(key) > 1:
+            raise ConfigError(f"{key} is changed by two options: say one change")
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -145,5 +145,7 @@ def excluding(ctx: click.Context, *options: str) -> None:
 
     given = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if len(given) > 1:
-        first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+        # The name of a parameter may differ from its option's.
+        words = {parameter.name: max(parameter.opts, key=len) for parameter in ctx.command.params}
+        first, second = (words[name] for name in given[:2])
         raise click.UsageError(f"{first} does not go with {second}.", ctx)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykbroker.tools.cluster.config_units import UNITS, with_plain_numbers
-from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
+from pykbroker.tools.commands.client_options import ClientOptions, check_changed_once, client_options, key_values
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.output import Output, column, output_option
 
@@ -134,6 +134,7 @@ def alter(
         key_values("--subtract", subtract),
         deleted,
     )
+    check_changed_once(done.set, done.append, done.subtract, deleted)
     changes: dict[str, tuple[ConfigChange, str | None]] = {
         **{key: (ConfigChange.SET, value) for key, value in done.set.items()},
         **{key: (ConfigChange.APPEND, value) for key, value in done.append.items()},

@@ -128,7 +128,7 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
 def _check(ctx: click.Context, words: dict[str, Any]) -> None:
     for name in ("delimiter", "key_delimiter", "null_empty"):
         excluding(ctx, "is_json", name)
-    if words["is_json"] and (words["files"] or "text" not in (words["key_as"], words["value_as"])):
+    if words["is_json"] and (words["files"] or {words["key_as"], words["value_as"]} != {"text"}):
         raise click.UsageError("--json goes with neither files nor encodings: each line says its own.", ctx)
     if words["files"] and (words["lines"] or words["key_delimiter"] or words["delimiter"]):
         raise click.UsageError("A FILE is one record: it goes with neither --lines nor delimiters.", ctx)

@@ -12,7 +12,7 @@ import click
 
 from pykbroker.tools.cluster.config_units import UNITS, with_plain_numbers
 from pykbroker.tools.cluster.time_words import TIMES
-from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
+from pykbroker.tools.commands.client_options import ClientOptions, check_changed_once, client_options, key_values
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
@@ -301,6 +301,7 @@ def alter(
     from pykbroker.tools.commands.unknown_names import of_keys
 
     wanted = with_plain_numbers(key_values("--config", configs))
+    check_changed_once(wanted, delete_config)
     changes = resources.changes_of(wanted, delete_config)
     if partitions is None and not changes:
         raise click.UsageError(

@@ -15,7 +15,7 @@ import pytest
 
 from pykbroker.__main__ import main
 from pykbroker.testing import Broker
-from pykbroker.tools.commands import client_options, reference
+from pykbroker.tools.commands import bench, client_options, reference
 from pykbroker.tools.commands.main import program
 from testkit.ports import steady_port
 
@@ -114,6 +114,7 @@ def test_where_the_cluster_is(closed: str, capsys: pytest.CaptureFixture[str], m
         (("-b", "a:1,:2"), 2, "Invalid value for '-b' / '--bootstrap-server': ':2' is not HOST or HOST:PORT."),
         (("-b", "::1"), 2, "Invalid value for '-b' / '--bootstrap-server': '::1' is not HOST or HOST:PORT."),
         (("-b", "a:b"), 2, "Invalid value for '-b' / '--bootstrap-server': 'a:b' is not HOST or HOST:PORT."),
+        (("-b", "a:65536"), 2, "Invalid value for '-b' / '--bootstrap-server': 'a:65536' is not HOST or HOST:PORT."),
         (("-X", "acks"), 1, "-X takes KEY=VALUE, not 'acks'"),
         (("-X", "security.protocol=TLS"), 1, "Invalid value TLS for configuration security.protocol"),
         (
@@ -122,6 +123,11 @@ def test_where_the_cluster_is(closed: str, capsys: pytest.CaptureFixture[str], m
             "-X security.protocl: Kafka's clients have no such property: did you mean security.protocol?",
         ),
         (("-X", "request.timeout.ms=x"), 1, "Invalid value x for configuration request.timeout.ms: Not a number"),
+        (
+            ("-X", "request.timeout.ms=-1"),
+            1,
+            "Invalid value -1 for configuration request.timeout.ms: Value must be at least 0",
+        ),
         (("-X", "security.protocol=SASL_SSL"), 1, "sasl.mechanism=GSSAPI is not supported here"),
         (("--command-config", "/nowhere"), 1, "/nowhere: No such file or directory"),
     ],
@@ -135,6 +141,36 @@ def test_wrong_options_are_one_line(
 
 
 @pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("produce t -J -D x", 2, "--json does not go with --delimiter."),
+        ("produce t -J --key-as hex", 2, "--json goes with neither files nor encodings: each line says its own."),
+        ("consume t -J -f x", 2, "--format does not go with --json."),
+        ("configs alter topic t --set a=1 --delete a", 1, "a is changed by two options: say one change"),
+        ("configs alter topic t --append a=1 --subtract a=2", 1, "a is changed by two options: say one change"),
+        ("topics alter t -c a=1 --delete-config a", 1, "a is changed by two options: say one change"),
+    ],
+)
+def test_options_that_exclude_each_other(
+    words: str, status: int, said: str, closed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster is not asked. A user knows options by the names that they have on the command line."""
+    assert main([*words.split(), "-b", closed]) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pykbroker: {said}")
+
+
+def test_an_option_of_a_load_counts_before_a_property() -> None:
+    of_file = client_options.ClientOptions("a:1", {"acks": "1", "compression.type": "lz4"})
+    given = bench._producer_properties(of_file, "all", "zstd")
+    assert (given["acks"], given["compression.type"]) == ("all", "zstd")
+    left_out = bench._producer_properties(of_file, None, None)
+    assert (left_out["acks"], left_out["compression.type"]) == ("1", "lz4")
+    by_default = bench._producer_properties(client_options.ClientOptions("a:1", {}), None, None)
+    assert (by_default["acks"], by_default["compression.type"]) == ("all", "none")
+
+
+@pytest.mark.parametrize(
     ("written", "address"),
     [
         ("a", "a:9092"),
@@ -145,6 +181,9 @@ def test_wrong_options_are_one_line(
         (":1", None),
         ("a:", None),
         ("a:1:2", None),
+        ("a:65535", "a:65535"),
+        ("a:65536", None),
+        ("a:" + "1" * 5000, None),
         ("[", None),
         ("[]:1", None),
         ("a b", None),
