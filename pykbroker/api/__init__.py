@@ -1,6 +1,6 @@
 """The served APIs: one module per API, and this one explicit table.
 
-ApiVersions, the reference in the docs and the compatibility rows derive from TABLE. An API that is not here is neither
+ApiVersions and the table of APIs in the docs derive from TABLE. An API that is not here is neither
 served nor advertised. Versions are those of the generated messages.
 """
 
@@ -86,8 +86,8 @@ TABLE: tuple[ServedApi, ...] = (
 
 
 def rows(side: On, metrics: Metrics) -> Rows:
-    """Return the rows of TABLE that a kind of listener serves, and create their counters. A row imports its module when
-    it is first used."""
+    """Return the rows of TABLE that a kind of listener serves, and create their counters. A row imports its module at
+    the first use of the row."""
     served = [api for api in TABLE if api.on & side]
     for api in served:
         api.counters(metrics)

@@ -71,7 +71,7 @@ class BrokerServices(Services):
     suspects: Suspects
     lease: Lease
     shutdown: Callable[[], None] = lambda: None
-    #: raises ConfigError if a store that a changed configuration names cannot be used
+    #: raises ConfigError if a changed configuration names a store that cannot be used
     check_stores: Callable[[Config], None] = lambda config: None
 
 

@@ -34,7 +34,7 @@ _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 def fetch_answer(plan: FetchPlan, found: list[PartitionRead], image: MetadataImage, listener: str) -> FetchResponse:
-    """Return the answer, which names nodes by their endpoints of `listener`. The session records the values that the
+    """Return the answer, which names nodes by their endpoints of `listener`. The session remembers the values that the
     answer has."""
     session = plan.session
     if session is not None and session.epoch != plan.session_epoch:

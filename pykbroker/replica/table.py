@@ -157,15 +157,15 @@ class ReplicaTable:
 
     def on_leadership(self, callback: Leadership) -> None:
         """Call `callback(partition, is_leader, leader_epoch)` when this node gains or loses a leadership, or leads
-        again in a new epoch. It is called now for each partition that this node leads."""
+        again in a new epoch. Call it at once, too, for each partition that this node already leads."""
         self._leadership.append(callback)
         for partition in self:
             if partition.is_leader:
                 callback(partition, True, partition.leader_epoch)
 
     def on_following(self, callback: OnFollower) -> None:
-        """Call `callback(partition, role)` when this node follows in a new leader epoch, and now for each partition
-        that it follows already. The role notifies its watcher when it ends."""
+        """Call `callback(partition, role)` when this node follows in a new leader epoch, and at once for each partition
+        that it already follows. When a role ends, it notifies its watcher."""
         assert self._following is None
         self._following = callback
         for partition in self:
@@ -174,7 +174,7 @@ class ReplicaTable:
     # -- metadata -----------------------------------------------------------------------------------------------------
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Take over changed metadata."""
+        """Apply a change of the metadata to the replicas of this node."""
         self._image = new
         for topic in delta.topics.deleted.values():
             for partition in list(self._partitions.get(topic.name, {}).values()):
@@ -224,8 +224,8 @@ class ReplicaTable:
                     partition.configure(self.topic_config(name))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a changed configuration of the broker at once, also to open logs, because it has the defaults of each
-        topic's configuration."""
+        """Apply a changed configuration of the broker at once, also to open logs, because the defaults of each topic's
+        configuration come from the broker's."""
         self.config = config
         self._topic_configs.clear()
         for partition in self:
@@ -247,7 +247,8 @@ class ReplicaTable:
         return (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
 
     def _remove(self, partition: Partition) -> None:
-        """Remove a partition that is gone. Its folder becomes `-delete` and is deleted after file.delete.delay.ms."""
+        """Remove a partition that is gone. Its folder gets a name that ends in `-delete`, and is deleted after
+        file.delete.delay.ms."""
         del self._partitions[partition.topic][partition.index]
         if not self._partitions[partition.topic]:
             del self._partitions[partition.topic]
@@ -266,7 +267,7 @@ class ReplicaTable:
         self.logs.stop()
 
     async def ended(self) -> None:
-        """Return, after `stop`, when no thread works on a log."""
+        """Wait until no thread works on a log. Call `stop` before."""
         await self.logs.ended()
 
     def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:

@@ -1,4 +1,4 @@
-"""The authentication of this node on a connection that it makes, before other requests: SaslHandshake, then the tokens.
+"""Authenticates this node on a connection that it makes: first SaslHandshake, then the tokens, then other requests.
 
 Pure: responses in, requests out. Responsible for the order of the messages, and for accepting no success response
 before the mechanism is complete (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time
@@ -17,14 +17,14 @@ from pykbroker_wire.errors import ErrorCode, error_name
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: After version 0 of SaslHandshake, tokens are sent without a header, so a response has no error code.
+#: If the handshake used version 0, tokens are sent without a header, so a response would have no error code.
 LEAST_HANDSHAKE: Final = 1
 _LONGEST_TEXT: Final = 200
 
 
 class ClientSession(NamedTuple):
     """The session after the peer has accepted this node. `lifetime_ms`: the time until the session ends unless it is
-    renewed; None if it does not end before the connection."""
+    renewed. None if the session lasts as long as the connection."""
 
     lifetime_ms: int | None
 

@@ -1,8 +1,9 @@
 """Writes the decisions of an authorizer as JSON, one object per line (`pykbroker.authorizer.audit.file`).
 
-Not responsible for writing the lines to the file (runtime/line_file.py). As in `kafka.authorizer.logger`, decisions
-that are only shown are left out, and refusals after which another permission may still allow the request. The JSON is
-ASCII, so that a name from a client can neither begin a line nor control a terminal.
+Not responsible for writing the lines to the file (runtime/line_file.py). As in `kafka.authorizer.logger`, two kinds of
+decisions are not written. The first only decide what a response shows. The second are refusals after which another
+permission may still allow the request. The JSON is ASCII, so that a name from a client can neither begin a line nor
+control a terminal.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 #: Oldest first.
 SERVED_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-#: Names of versions that Java accepts but no longer supports.
+#: Versions that Java no longer supports, although its configuration still accepts their names.
 _GONE_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _STORE_TYPES: Final = frozenset({"JKS", "PKCS12", "PEM"})
 #: Keys for which only these values are supported.

@@ -1,13 +1,13 @@
 """TLS between a transport and a connection: the layer is the protocol of the transport, and the transport of the
 connection.
 
-Responsible for the order of a connection: handshake, records in both directions, close_notify. Its parts are OpenSSL as
-a value (tls_stream.py), the times at which it reads (paced_reading.py), the bytes that wait to be encrypted
+Responsible for the order of a connection: handshake, records in both directions, close_notify. Its parts are an OpenSSL
+session without I/O (tls_stream.py), the times at which it reads (paced_reading.py), the bytes that wait to be encrypted
 (tls_writer.py), and regions of files (region_pieces.py). Accepted and outgoing connections both use the layer. Not
-responsible for certificates (contexts.py), nor for the timeout of a handshake, which the connection has.
+responsible for certificates (contexts.py), nor for the timeout of a handshake (the connection has a timer for it).
 
 Invariants
-* The connection gets no byte before `secured`. It gets either `secured` once, or `insecure` once, or neither.
+* The connection receives no byte before its `secured` is called. Either `secured` or `insecure` is called, or neither.
 * One thread at a time uses the TLS object: while a step of the handshake runs on a thread, nothing is read.
 * After the handshake at most the bytes of one read wait to be decrypted.
 * One turn of the loop decrypts for TURN_SECONDS at most, plus its last record.
@@ -36,8 +36,8 @@ _READ_BYTES: Final = 16 * 1024
 
 class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     """The layer of one connection. `loop`, `handshakes` and `receive_view` are shared. `receive_view` is only used
-    during one read. It must not be the memory into which the connections above receive, because they receive while
-    records still wait in it."""
+    during one read. It must not be the memory into which the connections above receive, because a connection receives
+    while encrypted records still wait in `receive_view`."""
 
     __slots__ = (
         "_below",
@@ -138,7 +138,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._peer_has_finished = True
             if not self._closing and not self._protocol.eof_received():
                 self.close()
-        # Bytes that wait are still encrypted and sent. Then the transport below is closed.
+        # The waiting bytes are encrypted and sent first. Then the transport below is closed.
         return not self._below.is_closing()
 
     def pause_writing(self) -> None:

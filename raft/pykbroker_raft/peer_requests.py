@@ -1,7 +1,7 @@
 """The requests to peers: at most one in flight to each, a pause after a failure, and a timeout.
 
-Responsible for matching a response to the request that waits for it. A late or repeated response is dropped, because an
-old "diverging epoch" could otherwise cut off records that were committed since.
+Responsible for matching a response to the request that waits for it. A late or repeated response is dropped, because
+its "diverging epoch" could otherwise cut off records that were committed after it was sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The roles of a replica, the state of each, and the table of transitions between them.
 
-A replica is a voter or an observer; an observer is only Unattached or Follower (that is Kafka's Observer). Prospective
-is a pre-candidate (KIP-996): it asks if it would be elected before it raises the epoch, so that a replica that comes
-back from a network partition does not disturb a healthy quorum. Resigned is a leader that has stepped down, or that has
-restarted: it no longer leads in its epoch and votes for no other voter in it.
+A replica is a voter or an observer, and an observer can only be Unattached or Follower. Prospective is a pre-candidate
+(KIP-996): it asks if it would be elected before it raises the epoch, so that a replica that comes back from a network
+partition does not disturb a healthy quorum. Resigned is a leader that has stepped down, or that has restarted: it no
+longer leads in its epoch and votes for no other voter in it.
 
 Epochs never decrease, and a voter casts one vote in an epoch. A transition that is not in the table raises.
 """
@@ -27,6 +27,7 @@ class Role(Enum):
     RESIGNED = "Resigned"
 
 
+#: Each comment lists the events, and in parentheses the role that follows.
 TRANSITIONS: dict[Role, frozenset[Role]] = {
     # A vote given, or a higher epoch seen (Unattached); no leader found in time (Prospective); a leader found
     # (Follower).
@@ -39,8 +40,8 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
     # A higher epoch seen (Unattached); a leader of a higher epoch found (Follower); asked to stop, or no majority
     # fetches (Resigned).
     Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
-    # A higher epoch seen (Unattached); the leader is silent (Prospective); another leader, or more endpoints
-    # (Follower).
+    # A higher epoch seen (Unattached); the leader is silent (Prospective); another leader, or more endpoints of the
+    # same leader (Follower).
     Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
     # A higher epoch seen, or no voter was elected in time (Unattached); the only voter starts again (Prospective); a
     # leader of a higher epoch found (Follower).
@@ -131,8 +132,8 @@ class Leader:
         self.resign_requested = True
 
     def voter_fetched(self, voter_id: int, deadline_ms: int) -> None:
-        """Count a fetch. Once a majority has fetched, the count begins again, and `deadline_ms` is the new deadline for
-        it."""
+        """Count a fetch. Once a majority has fetched, the count begins again, and the next majority has to fetch
+        before `deadline_ms`."""
         self.fetched_voters.add(voter_id)
         needed = len(self.replicas.voters) // 2 + 1
         if self.leader_id in self.replicas.voters:
@@ -142,8 +143,8 @@ class Leader:
             self.check_quorum_deadline_ms = deadline_ms
 
     def voters_changed(self, voters: VoterSet, check_quorum_deadline_ms: int) -> None:
-        """Take over another voter set. Its voters have until the deadline to fetch, because a leader that was alone had
-        none."""
+        """Use another voter set. A majority of its voters has to fetch before the deadline. A leader that was the only
+        voter had no deadline until now."""
         self.replicas.update_voters(voters)
         self.fetched_voters.clear()
         self.check_quorum_deadline_ms = check_quorum_deadline_ms

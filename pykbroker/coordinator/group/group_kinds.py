@@ -1,7 +1,7 @@
-"""The kinds of groups: two that are served, and two whose records are only kept, for coordinators on other brokers that
-serve them (kept_groups.py).
+"""The kinds of groups. Two are served. The records of two others are only kept (kept_groups.py), because coordinators
+on other brokers may serve these kinds.
 
-Responsible for the table alone (contract.py has the protocols of a kind).
+Responsible for the table alone (contract.py has the interfaces of a kind).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A meter like Apache Kafka's: the total count, and the rate per second over about the last minute; pure.
 
-The rate is an average of steps of five seconds, in which older steps count less and less.
+The rate is a weighted average over steps of five seconds. Older steps have less weight.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rate:
         now = self._since_step / _STEP_SECONDS
         self._rate = now if self._is_new else self._rate + _WEIGHT * (now - self._rate)
         self._is_new = False
-        # Nothing happened in the steps after that one.
+        # Nothing happened in the later steps.
         self._rate *= (1 - _WEIGHT) ** (steps - 1)
         self._since_step = 0
         self._step_at += steps * _STEP_SECONDS

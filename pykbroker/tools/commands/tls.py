@@ -37,8 +37,8 @@ def create(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int
     """Make an authority, a node's certificate and those of clients.
 
     FOLDER gets PEM and PKCS12 files, and the properties that name them: node.properties for the node, NAME.properties
-    for a client of Java. An authority that is there already issues the new certificates. Use this for development
-    alone, because the key of the authority is in the same folder.
+    for a Java client. If the folder already has an authority, that authority issues the new certificates. Use this for
+    development alone, because the key of the authority is in the same folder.
     """
     now = datetime.datetime.now(datetime.UTC)
     names = ["node", *clients]

@@ -1,7 +1,7 @@
-"""kafka-client-metrics: the metrics that clients are asked to push (KIP-714), stored as configurations of their own
-kind.
+"""kafka-client-metrics: which metrics the cluster asks its clients to push (KIP-714).
 
-pykbroker keeps these configurations but requests no metrics from clients. A cluster of Apache Kafka requests them.
+The subscriptions are configurations of the resource type CLIENT_METRICS. pykbroker keeps them but requests no metrics
+from clients. A cluster of Apache Kafka requests the metrics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""cub: the commands of Confluent's images with which scripts wait for a cluster and other servers.
+"""cub: commands with which scripts wait for a cluster or another server, as in Confluent's images.
 
 Confluent's images have them as cub and dub, and from version 8 on as ub. Responsible for kafka-ready, for commands that
 wait until a server accepts a connection (wait, zk-ready) or answers over HTTP (sr-ready and similar commands), and for
@@ -40,7 +40,7 @@ Attempt = Callable[[float], str | None]
 
 
 def run(words: Sequence[str]) -> int:
-    """Run a command of a script; returns the exit status, which is 2 for an unknown command line."""
+    """Run the command line that a script gives. Returns the exit status, which is 2 for an unknown command line."""
     given = _parser().parse_args(words)
     if given.command == "ensure":
         missing = [name for name in given.names if not os.environ.get(name)]
