@@ -286,6 +286,7 @@ lint: say-lint $(VENV)/.lint
 	check $(BIN)/mypy; \
 	check $(BIN)/lint-imports; \
 	check $(BIN)/python wire/generate --check; \
+	check $(BIN)/python -m pykbroker.config.key_texts --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m pykbroker.tools.commands.reference --check; \
@@ -303,6 +304,7 @@ lint: say-lint $(VENV)/.lint
 
 generate: say-generate $(VENV)/.install
 	$(BIN)/python wire/generate
+	$(BIN)/python -m pykbroker.config.key_texts
 	$(BIN)/python -m pykbroker.config.reference
 	$(BIN)/python -m pykbroker.api.reference
 	$(BIN)/python -m pykbroker.tools.commands.reference

@@ -1,9 +1,9 @@
 """A mark for tests that show the effect of a configuration key: `@acts(topic=("retention.ms",))` on the function.
 
-tests/config/test_acting.py reads the decorators and compares them with pykbroker/config/acting.py. A key is acting
-there exactly if a test claims it. A claim needs a value other than the default. While the test runs, every text that
-becomes a value is noted, in this process and in the files that are written for others (`note`). A claim without such a
-text fails the test.
+tests/config/test_acting.py reads the decorators and compares them with the rows in pykbroker/config/keys/. A row has
+`acts` exactly if a test claims the key. A claim needs a value other than the default. While the test runs, every text
+that becomes a value is noted, in this process and in the files that are written for others (`note`). A claim without
+such a text fails the test.
 
 `PYKBROKER_WITHOUT=broker:the.key` removes the key's effect, because every text of it reads as the default. A test that
 claims the key must then fail; tests/config/test_claims.py tries each.

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import STANDARD_AUTHORIZER, ConfigError
 from pykbroker.config.load import Config
-from pykbroker.config.protection import STANDARD_AUTHORIZER
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"

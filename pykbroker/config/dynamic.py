@@ -10,63 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pykbroker.config.checks import check_cordoned
-from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
-from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
+from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms, names_with
+from pykbroker.config.kinds import (
+    ALL_BROKERS,
+    HIDDEN,
+    LISTENER_ONLY,
+    PASSWORD,
+    PER_BROKER,
+    READ_ONLY,
+    THREAD_POOL,
+    ConfigError,
+)
 from pykbroker.config.load import Config, find_key, without_listener
 
-# TLS keys that a dynamic change may set only for one listener: listener.name.<listener>.<key>
-LISTENER_ONLY = frozenset(
-    {
-        "ssl.protocol",
-        "ssl.provider",
-        "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-        "ssl.keystore.type",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.key.password",
-        "ssl.keystore.key",
-        "ssl.keystore.certificate.chain",
-        "ssl.truststore.type",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.certificates",
-        "ssl.keymanager.algorithm",
-        "ssl.trustmanager.algorithm",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.secure.random.implementation",
-        "ssl.engine.factory.class",
-    }
-)
-#: Keys that may change with the prefix of a TLS listener while a node runs (SslConfigs.RECONFIGURABLE_CONFIGS).
-RELOADED = frozenset(
-    {
-        "ssl.keystore.type",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.key",
-        "ssl.keystore.certificate.chain",
-        "ssl.key.password",
-        "ssl.truststore.type",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.certificates",
-    }
-)
-# Also with the prefix of a listener, these keys may have a value for all brokers.
-_CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-_THREAD_POOLS = (
-    "num.io.threads",
-    "num.network.threads",
-    "num.replica.fetchers",
-    "num.recovery.threads.per.data.dir",
-    "background.threads",
-    "log.cleaner.threads",
-    "remote.log.reader.threads",
-    "remote.log.manager.copier.thread.pool.size",
-    "remote.log.manager.expiration.thread.pool.size",
-    "remote.log.manager.follower.thread.pool.size",
-)
+_LISTENER_ONLY = frozenset(names_with(LISTENER_ONLY))
+_CLUSTER_LEVEL_OF_LISTENER = frozenset(names_with(ALL_BROKERS))
+_THREAD_POOLS = names_with(THREAD_POOL)
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,7 +84,7 @@ def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> N
     read_only = [name for name in overrides if _is_read_only(name)]
     if read_only:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
-    bare = [name for name in overrides if name in LISTENER_ONLY]
+    bare = [name for name in overrides if name in _LISTENER_ONLY]
     if bare:
         raise ConfigError(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "

@@ -1,8 +1,9 @@
 """The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.3.1, and a few of our own.
 
-Responsible for the set of keys and for their synonyms. kinds.py has the class of a row, keys/ the rows, texts/ their
-texts (loaded only when needed), and acting.py the keys that act. Importing this module builds some 430 small objects
-and must stay cheap: the node is ready within 300 ms of process start.
+Responsible for the set of keys and for their synonyms. kinds.py has the class of a row, and keys/ the rows, which say
+everything of a key. The texts stand above the rows as comments; the texts/ that are generated from them are loaded only
+when needed. Importing this module builds some 430 small objects and must stay cheap: the node is ready within 300 ms of
+process start.
 
 compat_tests/differential/test_config_table.py compares the table with the released jars.
 """
@@ -83,12 +84,8 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
 
-_OWN_TO_GROUPS: Final = frozenset(
-    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
-)
-
 # Group key -> the broker key that gives its value if the group has none. A group key without a broker key is absent.
-GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if name not in _OWN_TO_GROUPS}
+GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS}
 
 _SYNONYM_CHAINS: Final = (
     ("log.roll.ms", "log.roll.hours"),
@@ -105,3 +102,8 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
         if name in chain:
             return chain
     return (name,)
+
+
+def names_with(trait: str) -> tuple[str, ...]:
+    """Return the keys of a properties file whose rows have the trait, in the order of the rows."""
+    return tuple(name for name, key in STATIC_KEYS.items() if trait in key.traits)

@@ -46,11 +46,8 @@ LIST: Final = Type.LIST
 CLASS: Final = Type.CLASS
 #: The prefix of a class of Python in a properties file (plugins/).
 PYTHON_CLASS: Final = "python:"
-_MAY_BE_PYTHON: Final = (
-    "create.topic.policy.class.name",
-    "alter.config.policy.class.name",
-    "principal.builder.class",
-)
+#: The one class of an authorizer that is served (security/standard_authorizer.py).
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD: Final = Type.PASSWORD
 
 HIGH: Final = "high"
@@ -63,6 +60,25 @@ CLUSTER_WIDE: Final = "cluster-wide"
 PER_BROKER: Final = "per-broker"
 PER_TOPIC: Final = "per-topic"
 PER_GROUP: Final = "per-group"
+
+# Traits of a broker key, which say what a change, a listener or a SASL mechanism may do with it.
+#: A dynamic change may set the key only for one listener: listener.name.<listener>.<key>
+LISTENER_ONLY: Final = "listener only"
+#: The key may change with the prefix of a TLS listener while a node runs (SslConfigs.RECONFIGURABLE_CONFIGS).
+RELOADED: Final = "reloaded"
+#: The key may have a value for all brokers also with the prefix of a listener.
+ALL_BROKERS: Final = "all brokers"
+#: The key is a number of threads, which a dynamic change may at most double or halve.
+THREAD_POOL: Final = "thread pool"
+#: The key may be set per SASL mechanism: listener.name.<listener>.<mechanism>.<key>
+PER_MECHANISM: Final = "per mechanism"
+#: The key defines listeners or their security.
+DEFINES_LISTENERS: Final = "defines listeners"
+#: The key acts with the prefix of a SASL listener, if the properties file sets it.
+SERVED_SASL: Final = "served SASL"
+#: The key sets when a client logs in again, or with which program. It protects nothing, and acts only with Kerberos and
+#: OAuth.
+LOGIN_TIME: Final = "login time"
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
@@ -332,10 +348,55 @@ class ShareOffsetReset(Check):
         return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 
 
-class Key:
-    """One row of the table. `in_area` sets `area`."""
+class RefusedValues:
+    """The values of a key that are refused because they promise protection which this version does not give.
 
-    __slots__ = ("area", "check", "default", "dynamic", "importance", "internal", "name", "type")
+    A node starts if the key has one of the `harmless` values, or a value that means "not set". With `python` it also
+    starts if the properties file names a class of Python. With `role` only a node of that role refuses. `when`: the
+    words for the key, if a rule of protection.py judges it and not its value alone. `not_served`: the protection that
+    is not given. `served`: what is served although the key can be refused.
+    """
+
+    __slots__ = ("harmless", "not_served", "python", "role", "served", "when")
+
+    def __init__(
+        self,
+        not_served: str,
+        *,
+        harmless: tuple[Value, ...] = (),
+        python: bool = False,
+        role: str | None = None,
+        when: str = "",
+        served: str = "",
+    ) -> None:
+        self.not_served = not_served
+        self.harmless = harmless
+        self.python = python
+        self.role = role
+        self.when = when
+        self.served = served
+
+
+class Key:
+    """One row of the table: everything that is known of a key but its text, which is the `#:` comment above the row.
+
+    `acts`: the key has an effect in today's broker, which a test with `@acts` shows (testkit/acting.py). `refused`:
+    values of the key stop the start. `in_area` sets `area`.
+    """
+
+    __slots__ = (
+        "acts",
+        "area",
+        "check",
+        "default",
+        "dynamic",
+        "importance",
+        "internal",
+        "name",
+        "refused",
+        "traits",
+        "type",
+    )
 
     def __init__(
         self,
@@ -346,6 +407,10 @@ class Key:
         importance: str,
         dynamic: str = READ_ONLY,
         internal: bool = False,
+        *,
+        acts: bool = False,
+        traits: tuple[str, ...] = (),
+        refused: RefusedValues | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -354,6 +419,9 @@ class Key:
         self.importance = importance
         self.dynamic = dynamic
         self.internal = internal
+        self.acts = acts
+        self.traits = traits
+        self.refused = refused
         self.area = ""
 
     def __repr__(self) -> str:
@@ -364,14 +432,6 @@ class Key:
         return self.default is REQUIRED
 
     @property
-    def acts(self) -> bool:
-        """True if the key has an effect in today's broker, which a test shows."""
-        from pykbroker.config import acting
-
-        scope = {PER_TOPIC: acting.TOPIC, PER_GROUP: acting.GROUP}.get(self.dynamic, acting.BROKER)
-        return self.name in scope
-
-    @property
     def doc(self) -> str:
         """A description of the key in our own words. The texts are loaded at the first use."""
         from pykbroker.config.texts import text_of
@@ -380,7 +440,8 @@ class Key:
 
     def parse(self, text: str) -> Value:
         """Return the typed value of a text from a file or a client. Raises ConfigError if it is not allowed."""
-        value = parse_text(self.name, self.type, text)
+        python = self.refused is not None and self.refused.python
+        value = parse_text(self.name, self.type, text, python=python)
         if isinstance(value, tuple) and isinstance(self.check, ListOf):
             value = tuple(dict.fromkeys(value))  # KIP-1161: duplicates are dropped, not refused
         if self.check is not None:
@@ -413,8 +474,9 @@ def split_list(text: str) -> tuple[str, ...]:
     return (first.rstrip(_WHITE_SPACE), *middle, others[-1].lstrip(_WHITE_SPACE))
 
 
-def parse_text(name: str, type: Type, text: str) -> Value:
-    """Convert a text to a value by its type alone. As in Kafka, a value of any type is trimmed, even a password."""
+def parse_text(name: str, type: Type, text: str, *, python: bool = False) -> Value:
+    """Convert a text to a value by its type alone. As in Kafka, a value of any type is trimmed, even a password. With
+    `python` a class may be one of Python."""
     trimmed = text.strip("".join(map(chr, range(33))))
     match type:
         case Type.BOOLEAN:
@@ -438,7 +500,7 @@ def parse_text(name: str, type: Type, text: str) -> Value:
         case Type.PASSWORD:
             return Password(trimmed)
         case Type.CLASS:
-            path = trimmed.removeprefix(PYTHON_CLASS) if name in _MAY_BE_PYTHON else trimmed
+            path = trimmed.removeprefix(PYTHON_CLASS) if python else trimmed
             if not path or any(not part.isidentifier() for part in re.split(r"[.$]", path)):
                 raise invalid(name, text, f"Class {text} could not be found.")
             return trimmed

@@ -1,11 +1,12 @@
-"""Settings that promise protection which this version does not give: one table of them, and the line that refuses them.
+"""Settings that promise protection which this version does not give: the rules that find them, and the refusing line.
 
 Responsible for finding such settings in the texts of a configuration. The start, `pykbroker format`, embedded use,
-AlterConfigs and the dynamic layers of the metadata log all use this module. Not responsible for keys without effect
-(acting.py), nor for malformed values (load.py).
+AlterConfigs and the dynamic layers of the metadata log all use this module. The row of a key (keys/) says by `refused`
+which of its values are refused. Not responsible for keys without effect (silent.py), nor for malformed values
+(load.py).
 
-All functions work on texts, so that a change can be judged before it is applied. A row is removed from the table when
-the program begins to give its protection.
+All functions work on texts, so that a change can be judged before it is applied. A key loses its `refused` when the
+program begins to give its protection.
 """
 
 from __future__ import annotations
@@ -14,16 +15,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pykbroker.config.dynamic import RELOADED, DynamicConfigs, loggable
-from pykbroker.config.key_table import STATIC_KEYS
-from pykbroker.config.kinds import PYTHON_CLASS, ConfigError, Required, Value, format_value
+from pykbroker.config.dynamic import DynamicConfigs, loggable
+from pykbroker.config.key_table import STATIC_KEYS, TOPIC_KEYS, names_with
+from pykbroker.config.kinds import (
+    DEFINES_LISTENERS,
+    LOGIN_TIME,
+    PYTHON_CLASS,
+    RELOADED,
+    SERVED_SASL,
+    STANDARD_AUTHORIZER,
+    ConfigError,
+    RefusedValues,
+    Required,
+    Value,
+    format_value,
+)
 from pykbroker.config.listeners import LISTENER_PREFIX, PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 from pykbroker.config.provider_names import CLASSES, class_key, provider_names
 
 _AUTHORIZER: Final = "authorizer.class.name"
-#: The one class that is served (security/standard_authorizer.py).
-STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 PRINCIPAL_BUILDER: Final = "principal.builder.class"
 #: Keys of protection after `listener.name.<listener>.[<mechanism>.]`: the beginnings of keys, and whole keys.
@@ -63,34 +74,13 @@ class GivenSettings:
 
 
 #: Keys that define listeners and their security.
-_ABOUT_LISTENERS: Final = frozenset(
-    {
-        "listeners",
-        "advertised.listeners",
-        "controller.listener.names",
-        "inter.broker.listener.name",
-        "security.inter.broker.protocol",
-        _PROTOCOL_MAP,
-    }
-)
+_ABOUT_LISTENERS: Final = frozenset(names_with(DEFINES_LISTENERS))
 #: Keys that act with the prefix of a SASL listener, if the properties file sets them.
-_SERVED_SASL: Final = frozenset(
-    {"sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
-)
-#: Keys that set when a client logs in again, and with which program. They protect nothing, and act only with Kerberos
-#: and OAuth.
-_TIMES_OF_LOGINS: Final = frozenset(
-    {
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-    }
-)
+_SERVED_SASL: Final = frozenset(names_with(SERVED_SASL))
+#: Keys that may change with the prefix of a TLS listener while a node runs.
+_RELOADED: Final = frozenset(names_with(RELOADED))
+#: Keys that set when a client logs in again, and with which program. They protect nothing.
+_TIMES_OF_LOGINS: Final = frozenset(names_with(LOGIN_TIME))
 #: Classes that would take part in the authentication of a SASL listener.
 _SASL_CLASSES: Final = (
     "sasl.server.callback.handler.class",
@@ -111,39 +101,43 @@ class ProtectionRow:
     found: Callable[[GivenSettings], Iterator[tuple[str, str, str]]]
 
 
-def _set(
-    key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None
-) -> ProtectionRow:
-    """Return a row of one key. It refuses every value that is not harmless; with `role` only on nodes with that
-    role."""
+def _of_rule(keys: tuple[str, ...], found: Callable[[GivenSettings], Iterator[tuple[str, str, str]]]) -> ProtectionRow:
+    """Return the row of keys that a rule judges together. Each of them has the same `RefusedValues`."""
+    refused = _refused(keys[0])
+    assert all(_refused(key) is refused for key in keys)
+    return ProtectionRow(keys, refused.when, refused.not_served, found)
+
+
+def _of_value(key: str) -> ProtectionRow:
+    """Return the row of a key whose value alone decides. It refuses every value that is not harmless; with `role` only
+    on nodes with that role. With `python` a class of Python is refused only if it is set while the node runs."""
+    refused = _refused(key)
+    harmless = (None, "", (), *refused.harmless)
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-        if role is not None and role not in _list(settings.texts, "process.roles"):
+        if refused.python and settings.texts.get(key, "").strip().startswith(PYTHON_CLASS):
+            if key in settings.changed:
+                yield key, settings.texts[key], "a class of Python that the properties file does not name"
+            return
+        if refused.role is not None and refused.role not in _list(settings.texts, "process.roles"):
             return
         value = _value(settings.texts, key)
         if value not in harmless:
-            yield key, format_value(value) or "", not_served
+            yield key, format_value(value) or "", refused.not_served
 
-    named = [format_value(value) or "" for value in harmless if value not in (None, "", ())]
+    named = [format_value(value) or "" for value in refused.harmless]
+    if refused.python:
+        named.insert(0, "a class of Python (docs/plugins.md)")
     counts = f"it is not {', '.join(named)}" if named else "it is set"
-    return ProtectionRow((key,), counts if role is None else f"{counts} on a {role}", not_served, found)
+    return ProtectionRow(
+        (key,), counts if refused.role is None else f"{counts} on a {refused.role}", refused.not_served, found
+    )
 
 
-def _plugin(key: str, not_served: str, *, harmless: Collection[Value] = (), role: str | None = None) -> ProtectionRow:
-    """Return a row of one key that names a class. It refuses every class, except harmless classes, and except a class
-    of Python that the properties file names."""
-    row = _set(key, not_served, harmless=(None, "", *harmless), role=role)
-
-    def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-        is_python = settings.texts.get(key, "").strip().startswith(PYTHON_CLASS)
-        if not is_python:
-            yield from row.found(settings)
-        elif key in settings.changed:
-            yield key, settings.texts[key], "a class of Python that the properties file does not name"
-
-    served = ", ".join(("a class of Python (docs/plugins.md)", *(format_value(value) or "" for value in harmless)))
-    on = "" if role is None else f" on a {role}"
-    return ProtectionRow((key,), f"it is not {served}{on}", not_served, found)
+def _refused(key: str) -> RefusedValues:
+    refused = STATIC_KEYS[key].refused
+    assert refused is not None, f"the row of {key} says nothing of what is refused"
+    return refused
 
 
 def _value(texts: Mapping[str, str], key: str) -> Value:
@@ -254,7 +248,7 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
             continue
         mechanism, base = match
         before = rest[: -len(base) - 1]
-        may_change = key not in settings.changed or base in RELOADED
+        may_change = key not in settings.changed or base in _RELOADED
         protocol = protocols.get(name or "", PLAINTEXT)
         # As in Apache Kafka, a key acts only if the listener and the mechanism in it are in lower case.
         if may_change and before == before.lower() and _is_served(base, mechanism, protocol):
@@ -316,22 +310,11 @@ def _providers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         yield key, settings.texts[key], f"config providers of other classes: {', '.join(unknown)}"
 
 
-_NO_TIERS: Final = "remote storage"
-
+#: The rows stand in the order in which a line names what it refuses. The keys and the words are those of keys/.
 TABLE: Final[tuple[ProtectionRow, ...]] = (
-    ProtectionRow(
-        ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
-        "the protocol of a listener in use is not PLAINTEXT, and it is set while the node runs",
-        "protection that begins later",
-        _late_listeners,
-    ),
-    ProtectionRow(
-        ("security.inter.broker.protocol",),
-        "it is not PLAINTEXT, and set while the node runs",
-        "protection that begins later",
-        _between_brokers,
-    ),
-    ProtectionRow(_SASL_CLASSES, "a SASL listener is in use", "authentication by other programs", _sasl_classes),
+    _of_rule(("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP), _late_listeners),
+    _of_rule(("security.inter.broker.protocol",), _between_brokers),
+    _of_rule(_SASL_CLASSES, _sasl_classes),
     ProtectionRow(
         (
             "listener.name.<listener>.ssl.*",
@@ -345,27 +328,21 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
         "TLS and authentication",
         _listener_keys,
     ),
-    _plugin(_AUTHORIZER, "authorization by this class", harmless=(STANDARD_AUTHORIZER,)),
-    _plugin(PRINCIPAL_BUILDER, "principal builders of this class", harmless=(_value({}, PRINCIPAL_BUILDER),)),
-    _plugin("create.topic.policy.class.name", "policies for new topics", role="controller"),
-    _plugin("alter.config.policy.class.name", "policies for configuration", role="controller"),
-    _set("client.quota.callback.class", "client quotas"),
-    _set("delegation.token.secret.key", "delegation tokens"),
-    _set("security.providers", "security providers"),
-    ProtectionRow(
-        ("config.providers",),
-        "one of them has another class than EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider",
-        "config providers of other classes",
-        _providers,
-    ),
-    _set("remote.log.storage.system.enable", _NO_TIERS, harmless=(False,)),
+    _of_value(_AUTHORIZER),
+    _of_value(PRINCIPAL_BUILDER),
+    _of_value("create.topic.policy.class.name"),
+    _of_value("alter.config.policy.class.name"),
+    _of_value("client.quota.callback.class"),
+    _of_value("delegation.token.secret.key"),
+    _of_value("security.providers"),
+    _of_rule(("config.providers",), _providers),
+    _of_value("remote.log.storage.system.enable"),
 )
 
 #: Topic key -> the value that promises a feature, and this feature, which is not served.
-TOPIC_TABLE: Final[Mapping[str, tuple[str, str]]] = {"remote.storage.enable": ("true", _NO_TIERS)}
-
-#: Every key of the table that has a row of its own in docs/configuration.md.
-KEYS: Final = frozenset(key for row in TABLE for key in row.keys if key in STATIC_KEYS)
+TOPIC_TABLE: Final[Mapping[str, tuple[str, str]]] = {
+    name: ("true", key.refused.not_served) for name, key in TOPIC_KEYS.items() if key.refused is not None
+}
 
 
 def refuse(texts: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pykbroker import generated_page
-from pykbroker.config import acting, protection
+from pykbroker.config import protection
 from pykbroker.config.key_table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
@@ -20,7 +20,7 @@ from pykbroker.config.key_table import (
     TOPIC_KEYS,
     TOPIC_SYNONYMS,
 )
-from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, PER_TOPIC, Key, Required, format_value
+from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, Key, Required, format_value
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -70,10 +70,10 @@ def page() -> str:
             topic=len(TOPIC_KEYS),
             group=len(GROUP_KEYS),
             own=len(OWN_KEYS),
-            broker_acting=len(acting.BROKER & BROKER_KEYS.keys()),
-            topic_acting=len(acting.TOPIC),
-            group_acting=len(acting.GROUP),
-            own_acting=len(acting.BROKER & OWN_KEYS.keys()),
+            broker_acting=_number_acting(BROKER_KEYS.values()),
+            topic_acting=_number_acting(topic_keys),
+            group_acting=_number_acting(group_keys),
+            own_acting=_number_acting(OWN_KEYS.values()),
         ),
         "## Topics\n\nSet with CreateTopics, AlterConfigs or IncrementalAlterConfigs. *Falls back to* names the "
         "broker keys that count when the topic says nothing, strongest first.\n",
@@ -117,20 +117,16 @@ def _table(keys: Iterable[Key], fallbacks: dict[str, list[str]] | None) -> list[
     return lines
 
 
-_SERVED = {
-    "authorizer.class.name": "StandardAuthorizer and Python",
-    "alter.config.policy.class.name": "Python",
-    "create.topic.policy.class.name": "Python",
-    "principal.builder.class": "Python",
-}
-
-
 def _acts(key: Key) -> str:
-    refused = key.name in (protection.TOPIC_TABLE if key.dynamic == PER_TOPIC else protection.KEYS)
-    if key.acts:
-        served = f"{_SERVED[key.name]} only" if key.name in _SERVED else "not every value (security.md)"
-        return f"yes; {served}" if refused else "yes"
-    return "refused" if refused else "no"
+    if not key.acts:
+        return "no" if key.refused is None else "refused"
+    if key.refused is None:
+        return "yes"
+    return f"yes; {key.refused.served} only" if key.refused.served else "yes; not every value (security.md)"
+
+
+def _number_acting(keys: Iterable[Key]) -> int:
+    return sum(key.acts for key in keys)
 
 
 def _default(key: Key) -> str:

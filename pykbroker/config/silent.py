@@ -1,14 +1,13 @@
 """Keys that are set and have no effect in this version: the search for them, and the one line that names them.
 
 Responsible for the properties file and for the configurations of brokers, topics and groups in the metadata log.
-acting.py lists the keys that act. A key of the table in protection.py is not silent: it is served or it is refused.
+The row of a key says whether it acts. A key whose row has `refused` is not silent: it is served or it is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pykbroker.config import protection
 from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
 from pykbroker.config.listeners import TLS_PROTOCOLS
 from pykbroker.config.load import Config, find_key
@@ -21,13 +20,13 @@ def broker_keys(names: Iterable[str]) -> list[str]:
     found = []
     for name in names:
         key = find_key(name)
-        if key is not None and not key.acts and key.name not in protection.KEYS:
+        if key is not None and not key.acts and key.refused is None:
             found.append(name)
     return sorted(found)
 
 
 def topic_keys(names: Iterable[str]) -> list[str]:
-    silent = {name for name, key in TOPIC_KEYS.items() if not key.acts} - protection.TOPIC_TABLE.keys()
+    silent = {name for name, key in TOPIC_KEYS.items() if not key.acts and key.refused is None}
     return sorted(silent.intersection(names))
 
 

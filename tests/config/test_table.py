@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pykbroker.config import acting, reference
+from pykbroker.config import key_texts, protection, reference
 from pykbroker.config.key_table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
@@ -19,7 +19,7 @@ from pykbroker.config.key_table import (
     TOPIC_SYNONYMS,
     broker_synonyms,
 )
-from pykbroker.config.kinds import Key, Required, format_value
+from pykbroker.config.kinds import BOOLEAN, Key, Required, format_value
 from pykbroker.config.texts import texts_of_scope
 
 ALL = [*STATIC_KEYS.values(), *DYNAMIC_ONLY_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()]
@@ -59,11 +59,26 @@ def test_synonyms_are_keys_of_the_same_kind() -> None:
         assert BROKER_KEYS[synonym].type is GROUP_KEYS[name].type
 
 
-def test_what_acts_is_a_key() -> None:
-    assert STATIC_KEYS.keys() | DYNAMIC_ONLY_KEYS.keys() >= acting.BROKER
-    assert TOPIC_KEYS.keys() >= acting.TOPIC
-    assert GROUP_KEYS.keys() >= acting.GROUP
-    assert {key.name for key in TOPIC_KEYS.values() if key.acts} == acting.TOPIC
+def test_each_row_that_refuses_is_judged() -> None:
+    judged = {key for row in protection.TABLE for key in row.keys if key in STATIC_KEYS}
+    assert judged == {name for name, key in STATIC_KEYS.items() if key.refused is not None}
+    assert all(key.type is BOOLEAN for key in TOPIC_KEYS.values() if key.refused is not None)
+    assert not [name for name, key in (DYNAMIC_ONLY_KEYS | GROUP_KEYS).items() if key.refused is not None]
+
+
+def test_the_texts_are_the_comments_of_the_rows() -> None:
+    for path, text in key_texts.modules().items():
+        assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_text_is_the_marked_comment_directly_above_its_row() -> None:
+    source = (
+        "# Not a text.\nAREA = in_area(\n    'Area',\n    # A remark.\n    #: Two lines\n    #: of text.\n"
+        "    Key('a.b', INT),\n    Key('c', INT),\n)\nOTHER = 1\n"
+    )
+    assert key_texts.texts_of_source(source) == {"AREA": {"a.b": "Two lines of text.", "c": ""}}
+    written = key_texts.module_of_texts(source, "some")
+    assert written.endswith('\nAREA = """\\\na.b\n    Two lines of text.\nc\n\n"""\n')
 
 
 def test_the_page_is_fresh() -> None:

@@ -1,6 +1,7 @@
 """Keys of the coordinators: consumer groups and offsets, share groups, transactions and idempotent producers.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py. The comment above
+a row is the text of the key: `make generate` writes it to texts/.
 """
 
 from __future__ import annotations
@@ -27,86 +28,159 @@ from pykbroker.config.kinds import (
 
 GROUPS = in_area(
     "Consumer groups and offsets",
-    Key("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
-    Key("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(empty=False), MEDIUM),
-    Key("group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
-    Key("group.consumer.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM),
-    Key("group.consumer.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM),
-    Key("group.consumer.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM),
-    Key("group.consumer.max.size", INT, MAX_INT, at_least(1), MEDIUM),
+    #: Least time between two assignments of a consumer group; members that come and go in between share one.
+    Key("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
+    #: Assignors that consumer groups may choose from; the first is the default.
+    Key("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(empty=False), MEDIUM, acts=True),
+    #: How often members of a consumer group are told to send heartbeats.
+    Key("group.consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, acts=True),
+    #: Upper bound of consumer.assignment.interval.ms of a group.
+    Key("group.consumer.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM, acts=True),
+    #: Upper bound of consumer.heartbeat.interval.ms of a group.
+    Key("group.consumer.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM, acts=True),
+    #: Upper bound of consumer.session.timeout.ms of a group.
+    Key("group.consumer.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM, acts=True),
+    #: Most members of one consumer group.
+    Key("group.consumer.max.size", INT, MAX_INT, at_least(1), MEDIUM, acts=True),
+    #: Whether a group may change between the classic and the consumer protocol while it has members: up, down, both
+    #: ways or not at all.
     Key(
         "group.consumer.migration.policy",
         STRING,
         "bidirectional",
         OneOfAnyCase("BIDIRECTIONAL", "DISABLED", "DOWNGRADE", "UPGRADE"),
         MEDIUM,
+        acts=True,
     ),
-    Key("group.consumer.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
-    Key("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
-    Key("group.consumer.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
-    Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, at_least(10000), MEDIUM, internal=True),
-    Key("group.consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
-    Key("group.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM),
+    #: Lower bound of consumer.assignment.interval.ms of a group.
+    Key("group.consumer.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM, acts=True),
+    #: Lower bound of consumer.heartbeat.interval.ms of a group.
+    Key("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, acts=True),
+    #: Lower bound of consumer.session.timeout.ms of a group.
+    Key("group.consumer.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
+    #: How often subscriptions by pattern are matched against the topics anew.
+    Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, at_least(10000), MEDIUM, internal=True, acts=True),
+    #: A member of a consumer group that sends no heartbeat for this long is removed.
+    Key("group.consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
+    #: How long the group coordinator gathers offset commits before it writes them; -1 takes what arrives together, 0
+    #: does not wait.
+    Key("group.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, acts=True),
+    #: Threads for the group coordinator's slow work in Apache Kafka. pykbroker runs it on its loop: accepted, no
+    #: effect.
     Key("group.coordinator.background.threads", INT, 2, at_least(1), HIGH),
+    #: Largest buffer that Apache Kafka's group coordinator keeps for its next batch. pykbroker keeps none: accepted, no
+    #: effect.
     Key("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE),
+    #: Kinds of groups that are served; classic must be among them.
     Key(
         "group.coordinator.rebalance.protocols",
         LIST,
         ("classic", "consumer", "streams"),
         ListOf("consumer", "classic", "share", "streams", empty=False),
         MEDIUM,
+        acts=True,
     ),
+    #: Threads of the group coordinator in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
     Key("group.coordinator.threads", INT, 4, at_least(1), HIGH),
-    Key("group.initial.rebalance.delay.ms", INT, 3000, None, MEDIUM),
-    Key("group.max.session.timeout.ms", INT, 1_800_000, None, MEDIUM),
-    Key("group.max.size", INT, MAX_INT, at_least(1), MEDIUM),
-    Key("group.min.session.timeout.ms", INT, 6000, None, MEDIUM),
+    #: How long an empty classic group waits for more members before its first rebalance.
+    Key("group.initial.rebalance.delay.ms", INT, 3000, None, MEDIUM, acts=True),
+    #: Longest session timeout that a member of a classic group may ask for.
+    Key("group.max.session.timeout.ms", INT, 1_800_000, None, MEDIUM, acts=True),
+    #: Most members of one classic group.
+    Key("group.max.size", INT, MAX_INT, at_least(1), MEDIUM, acts=True),
+    #: Shortest session timeout that a member of a classic group may ask for.
+    Key("group.min.session.timeout.ms", INT, 6000, None, MEDIUM, acts=True),
+    #: Least time between two assignments of a streams group.
     Key("group.streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    #: How often members of a streams group are told to send heartbeats.
     Key("group.streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    #: How long an empty streams group waits for more members before its first assignment.
     Key("group.streams.initial.rebalance.delay.ms", INT, 3000, at_least(0), MEDIUM),
+    #: Upper bound of streams.assignment.interval.ms of a group.
     Key("group.streams.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM),
+    #: Upper bound of streams.heartbeat.interval.ms of a group.
     Key("group.streams.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM),
+    #: Upper bound of streams.session.timeout.ms of a group.
     Key("group.streams.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM),
+    #: Most members of one streams group.
     Key("group.streams.max.size", INT, MAX_INT, at_least(1), MEDIUM),
+    #: Upper bound of streams.num.standby.replicas of a group.
     Key("group.streams.max.standby.replicas", INT, 2, at_least(0), MEDIUM),
+    #: Lower bound of streams.assignment.interval.ms of a group.
     Key("group.streams.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
+    #: Lower bound of streams.heartbeat.interval.ms of a group.
     Key("group.streams.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    #: Lower bound of streams.session.timeout.ms of a group.
     Key("group.streams.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    #: Standby copies of each task's state in a streams group.
     Key("group.streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM),
+    #: A member of a streams group that sends no heartbeat for this long is removed.
     Key("group.streams.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
-    Key("offset.metadata.max.bytes", INT, 4096, None, HIGH),
-    Key("offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH),
-    Key("offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
-    Key("offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH),
-    Key("offsets.retention.minutes", INT, 10080, at_least(1), HIGH),
-    Key("offsets.topic.compression.codec", INT, 0, None, HIGH),
-    Key("offsets.topic.num.partitions", INT, 50, at_least(1), HIGH),
-    Key("offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH),
-    Key("offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH),
+    #: Most bytes of metadata that may come with a committed offset.
+    Key("offset.metadata.max.bytes", INT, 4096, None, HIGH, acts=True),
+    #: How long an offset commit waits until it is replicated.
+    Key("offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, acts=True),
+    #: How much of the offsets topic is read at a time when a coordinator takes over a partition of it; never more than
+    #: 64 KiB, because others wait meanwhile.
+    Key("offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, acts=True),
+    #: How often is checked which committed offsets have expired.
+    Key("offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, acts=True),
+    #: How long offsets are kept after a group lost its last member, or after the commit where there is no group.
+    Key("offsets.retention.minutes", INT, 10080, at_least(1), HIGH, acts=True),
+    #: Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    Key("offsets.topic.compression.codec", INT, 0, None, HIGH, acts=True),
+    #: Partitions of the offsets topic. Must not change once the topic exists. The topic is compacted, and as long as
+    #: there is no log cleaner here it only grows: about 60 bytes for each committed offset, tombstones included.
+    Key("offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
+    #: Replicas of the offsets topic. With fewer brokers the topic is not created and groups do not work.
+    Key("offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
+    #: Segment size of the offsets topic; small ones load and compact sooner.
+    Key("offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
 )
 
 SHARE = in_area(
     "Share groups",
+    #: Least time between two assignments of a share group.
     Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    #: The assignor of share groups; exactly one.
     Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM),
+    #: How often a record is delivered before it is given up on.
     Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM),
+    #: How often members of a share group are told to send heartbeats.
     Key("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    #: Pause before an attempt to initialize share state is repeated.
     Key("group.share.initialize.retry.interval.ms", INT, 30000, at_least(1), LOW, internal=True),
+    #: Upper bound of share.assignment.interval.ms of a group.
     Key("group.share.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM),
+    #: Upper bound of share.delivery.count.limit of a group.
     Key("group.share.max.delivery.count.limit", INT, 10, between(5, 25), MEDIUM),
+    #: Upper bound of share.heartbeat.interval.ms of a group.
     Key("group.share.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM),
+    #: Upper bound of share.partition.max.record.locks of a group.
     Key("group.share.max.partition.max.record.locks", INT, 4000, between(2000, 10000), MEDIUM),
+    #: Upper bound of share.record.lock.duration.ms of a group.
     Key("group.share.max.record.lock.duration.ms", INT, 60000, between(30000, 3_600_000), MEDIUM),
+    #: Upper bound of share.session.timeout.ms of a group.
     Key("group.share.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM),
+    #: Most share sessions that are kept; at least group.share.max.size.
     Key("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM),
+    #: Most members of one share group.
     Key("group.share.max.size", INT, 200, between(1, 1000), MEDIUM),
+    #: Lower bound of share.assignment.interval.ms of a group.
     Key("group.share.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
+    #: Lower bound of share.delivery.count.limit of a group.
     Key("group.share.min.delivery.count.limit", INT, 2, between(2, 5), MEDIUM),
+    #: Lower bound of share.heartbeat.interval.ms of a group.
     Key("group.share.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    #: Lower bound of share.partition.max.record.locks of a group.
     Key("group.share.min.partition.max.record.locks", INT, 100, between(100, 2000), MEDIUM),
+    #: Lower bound of share.record.lock.duration.ms of a group.
     Key("group.share.min.record.lock.duration.ms", INT, 15000, between(1000, 30000), MEDIUM),
+    #: Lower bound of share.session.timeout.ms of a group.
     Key("group.share.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    #: Most records of one partition that members of a share group hold at a time.
     Key("group.share.partition.max.record.locks", INT, 2000, between(100, 10000), MEDIUM),
+    #: Class that keeps the state of share groups.
     Key(
         "group.share.persister.class.name",
         STRING,
@@ -115,39 +189,72 @@ SHARE = in_area(
         MEDIUM,
         internal=True,
     ),
+    #: How long a member holds a record before it goes to another.
     Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM),
+    #: A member of a share group that sends no heartbeat for this long is removed.
     Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    #: How long the share coordinator gathers records before it writes them; -1 adapts to the load, 0 does not wait.
     Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM),
+    #: Largest buffer that the share coordinator keeps for its next batch.
     Key("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE),
+    #: How often share partitions without traffic get a new snapshot, so that older records can go.
     Key("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
+    #: How much of the share state topic is read at a time when a coordinator takes over a partition of it.
     Key("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
+    #: How many updates are written between two snapshots of a share partition.
     Key("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500), MEDIUM),
+    #: Codec of the share state topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     Key("share.coordinator.state.topic.compression.codec", INT, 0, None, HIGH),
-    Key("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH),
-    Key("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH),
+    #: min.insync.replicas of the share state topic.
+    Key("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH, acts=True),
+    #: Partitions of the share state topic. Must not change once the topic exists.
+    Key("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
+    #: How often records that no snapshot needs are cut off the share state topic.
     Key("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
-    Key("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH),
-    Key("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH),
+    #: Replicas of the share state topic. With fewer brokers the topic is not created and share groups do not work.
+    Key("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
+    #: Segment size of the share state topic.
+    Key("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
+    #: Threads of the share coordinator in Apache Kafka; pykbroker accepts the value.
     Key("share.coordinator.threads", INT, 1, at_least(1), MEDIUM),
+    #: How long a write of share state waits until it is replicated.
     Key("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH),
+    #: After how many finished ShareFetch requests Apache Kafka sweeps those that waited with them.
     Key("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, MEDIUM),
 )
 
 TRANSACTIONS = in_area(
     "Transactions and producers",
-    Key("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0), HIGH),
-    Key("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), HIGH),
-    Key("producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, internal=True),
-    Key("producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, CLUSTER_WIDE),
-    Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, at_least(1), LOW),
-    Key("transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH),
-    Key("transaction.partition.verification.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE),
-    Key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW),
-    Key("transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
-    Key("transaction.state.log.min.isr", INT, 2, at_least(1), HIGH),
-    Key("transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH),
-    Key("transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH),
-    Key("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH),
+    #: How long in all the check of a partition's transaction is retried before the producer is told to.
+    Key("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0), HIGH, acts=True),
+    #: Pause between two such attempts.
+    Key("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), HIGH, acts=True),
+    #: How often is checked which producer ids have expired.
+    Key("producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, internal=True, acts=True),
+    #: A partition forgets a producer id that has not written for this long.
+    Key("producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, CLUSTER_WIDE, acts=True),
+    #: How often is checked which transactions have timed out.
+    Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, at_least(1), LOW, acts=True),
+    #: Longest transaction timeout that a producer may ask for.
+    Key("transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, acts=True),
+    #: Whether a write in a transaction is refused unless the coordinator knows of the transaction.
+    Key("transaction.partition.verification.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE, acts=True),
+    #: How often is checked which transactional ids have expired.
+    Key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW, acts=True),
+    #: How much of the transaction topic is read at a time when a coordinator takes over a partition of it; never more
+    #: than 64 KiB, because others wait meanwhile.
+    Key("transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, acts=True),
+    #: min.insync.replicas of the transaction topic.
+    Key("transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, acts=True),
+    #: Partitions of the transaction topic. Must not change once the topic exists. The topic is compacted, and as long
+    #: as there is no log cleaner here it only grows: a few hundred bytes for each transaction.
+    Key("transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
+    #: Replicas of the transaction topic. With fewer brokers the topic is not created and transactions do not work.
+    Key("transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
+    #: Segment size of the transaction topic.
+    Key("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
+    #: Whether producers may leave the end of a transaction to an outside coordinator (KIP-939).
     Key("transaction.two.phase.commit.enable", BOOLEAN, False, None, LOW),
-    Key("transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH),
+    #: A transactional id that is not used for this long is forgotten.
+    Key("transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, acts=True),
 )

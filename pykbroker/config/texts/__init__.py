@@ -1,7 +1,8 @@
 """A description of each key in our own words: one or two sentences. Loaded only when needed.
 
-A module holds the texts of the module of the same name in keys/. Each text begins with the key's name on a line of its
-own. The sentences follow, indented. A test demands one text for each key, and no others.
+A module holds the texts of the module of the same name in keys/, and is generated from the comments above its rows
+(key_texts.py). Each text begins with the key's name on a line of its own. The sentences follow, indented. A test
+demands one text for each key, and no others.
 """
 
 from __future__ import annotations
@@ -39,5 +40,11 @@ def texts_of_scope(scope: str) -> dict[str, str]:
         return parse(scoped.TOPIC)
     if scope == "per-group":
         return parse(scoped.GROUP)
-    blocks = (server.TEXTS, storage.TEXTS, coordination.TEXTS, security.TEXTS, scoped.DYNAMIC_ONLY, scoped.OWN)
+    blocks = (
+        (server.NODE, server.NETWORK, server.OPERATIONS)
+        + (storage.LOG, storage.REPLICATION, storage.REMOTE)
+        + (coordination.GROUPS, coordination.SHARE, coordination.TRANSACTIONS)
+        + (security.TLS, security.SASL)
+        + (scoped.DYNAMIC_ONLY, scoped.OWN)
+    )
     return {name: text for block in blocks for name, text in parse(block).items()}

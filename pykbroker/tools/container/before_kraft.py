@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pykbroker.config.kinds import ConfigError
-from pykbroker.config.protection import STANDARD_AUTHORIZER
+from pykbroker.config.kinds import STANDARD_AUTHORIZER, ConfigError
 
 ADVERTISED_HOST: Final = "advertised.host.name"
 ADVERTISED_PORT: Final = "advertised.port"

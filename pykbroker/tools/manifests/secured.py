@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from pykbroker.config.protection import STANDARD_AUTHORIZER
+from pykbroker.config.kinds import STANDARD_AUTHORIZER
 
 #: The files that `pykbroker tls create` writes: key and certificate of the nodes, and the authority's certificate.
 NODE_FILE: Final = "node.pem"

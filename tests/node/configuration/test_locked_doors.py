@@ -17,7 +17,7 @@ import pytest
 import pykbroker
 from pykbroker.config import protection
 from pykbroker.config.dynamic import DynamicConfigs
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import STANDARD_AUTHORIZER, ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.controller.result import Result
 from pykbroker.metadata.image import ConfigResource
@@ -38,7 +38,6 @@ from testkit.nodes.sim import BROKER, TOPIC, Sim
 from testkit.nodes.wire import Wire
 from testkit.ports import steady_port
 
-STANDARD = protection.STANDARD_AUTHORIZER
 PLAIN_CONTROLLER = "CONTROLLER://localhost:0"
 #: a supported listener for clients
 SASL = {
@@ -211,7 +210,7 @@ def test_one_line_names_everything(tmp_path: Path) -> None:
         {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
         {"listener.name.plaintext.connections.max.reauth.ms": "0"},
         {"authorizer.class.name": "", "config.providers": "", "remote.log.storage.system.enable": "false"},
-        {"authorizer.class.name": STANDARD},
+        {"authorizer.class.name": STANDARD_AUTHORIZER},
     ],
 )
 def test_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
@@ -459,7 +458,10 @@ async def write(sim: Sim, *records: Any) -> None:
         (record(BROKER, "1", "principal.builder.class", "com.example.One"), "principal.builder.class=com.example"),
         (record(BROKER, "1", "listener.security.protocol.map", "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"), "PLAINTEXT:SSL"),
         (record(BROKER, "1", "authorizer.class.name", "com.example.One"), "authorizer.class.name=com.example.One"),
-        (record(BROKER, "1", "authorizer.class.name", STANDARD), f"authorizer.class.name={STANDARD}"),
+        (
+            record(BROKER, "1", "authorizer.class.name", STANDARD_AUTHORIZER),
+            f"authorizer.class.name={STANDARD_AUTHORIZER}",
+        ),
         (record(TOPIC, "t", "remote.storage.enable", "true"), "remote.storage.enable=true .*of topic t"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
