@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykbroker.config.kinds import STANDARD_AUTHORIZER, ConfigError
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykbroker.config.kinds import ConfigError, split_list
 from pykbroker.config.listeners import (
@@ -20,9 +20,7 @@ from pykbroker.config.listeners import (
     parse_listeners,
     security_protocol_map,
 )
-
-if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 # (smaller, larger): the first must not be above the second.
 _ORDERED: Final = tuple(

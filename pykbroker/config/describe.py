@@ -23,8 +23,8 @@ from pykbroker.config.key_table import (
     broker_synonyms,
 )
 from pykbroker.config.kinds import PASSWORD, READ_ONLY, Key, Required, Value, format_value
-from pykbroker.config.load import Config, find_key, without_listener
 from pykbroker.config.topic import resolve_topic
+from pykbroker.config.typed_config import Config, find_key, without_listener
 
 # Resource types and config sources, as the protocol numbers them.
 RESOURCE_TOPIC: Final = 2

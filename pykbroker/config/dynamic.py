@@ -21,7 +21,8 @@ from pykbroker.config.kinds import (
     THREAD_POOL,
     ConfigError,
 )
-from pykbroker.config.load import Config, find_key, without_listener
+from pykbroker.config.load import with_overrides
+from pykbroker.config.typed_config import Config, find_key, without_listener
 
 _LISTENER_ONLY = frozenset(names_with(LISTENER_ONLY))
 _CLUSTER_LEVEL_OF_LISTENER = frozenset(names_with(ALL_BROKERS))
@@ -52,7 +53,7 @@ class DynamicConfigs:
                     if synonym != name and name != "log.flush.interval.ms":
                         layers[synonym] = None
                 layers[name] = text
-        return config.with_overrides(layers)
+        return with_overrides(config, layers)
 
 
 def validate_broker_overrides(

@@ -10,7 +10,7 @@ from typing import Final
 
 from pykbroker.config.key_table import GROUP_KEYS, GROUP_SYNONYMS, STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 
 def _bounds() -> dict[str, tuple[str | None, str | None]]:

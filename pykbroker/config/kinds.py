@@ -1,7 +1,7 @@
 """A configuration key: its type, the values that it takes, and the conversion between text and value.
 
 Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for the set
-of keys (keys/, key_table.py) nor for rules between keys (load.py, topic.py, dynamic.py).
+of keys (keys/, key_table.py) nor for rules between keys (checks.py, topic.py, dynamic.py).
 
 Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD. None means "not
 set".

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 logger = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from pykbroker.config.kinds import (
     format_value,
 )
 from pykbroker.config.listeners import LISTENER_PREFIX, PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
-from pykbroker.config.load import Config
 from pykbroker.config.provider_names import CLASSES, class_key, provider_names
+from pykbroker.config.typed_config import Config
 
 _AUTHORIZER: Final = "authorizer.class.name"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pykbroker.config.kinds import PASSWORD, ConfigError
-from pykbroker.config.load import find_key
 from pykbroker.config.properties import parse
 from pykbroker.config.provider_names import CLASSES, KEY, VARIABLE, Provider, class_key, provider_names
+from pykbroker.config.typed_config import find_key
 
 
 class Sources(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
 from pykbroker.config.listeners import TLS_PROTOCOLS
-from pykbroker.config.load import Config, find_key
+from pykbroker.config.typed_config import Config, find_key
 
 _OF_TLS = ("ssl.", "pykbroker.ssl.")
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
 from pykbroker.config.protection import refuse
 from pykbroker.config.provider_names import KEY
+from pykbroker.config.typed_config import Config
 
 
 def start_texts(properties: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pykbroker.config.checks import check_local_retention
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.key_table import TOPIC_KEYS, TOPIC_SYNONYMS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 
 def topic_defaults(config: Config) -> dict[str, Value]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.controller.brokers import elect_held_leaders, fence_gone_broker, fence_stale_broker, stale_broker
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
 from pykbroker.controller.eligible import cluster_min_isr

@@ -22,8 +22,8 @@ from pykbroker.config.describe import (
 from pykbroker.config.group import validate_group_overrides
 from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 from pykbroker.config.kinds import LIST, PASSWORD, ConfigError, Key, Required, format_value
-from pykbroker.config.load import find_key
 from pykbroker.config.topic import validate_topic_overrides
+from pykbroker.config.typed_config import find_key
 from pykbroker.controller.eligible import clear_records, forbidden_change
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.key_table import TOPIC_KEYS
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
 from pykbroker.controller.name_collisions import NameCollisions
 from pykbroker.controller.placement import UsableBroker

@@ -14,7 +14,7 @@ from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter

@@ -16,7 +16,7 @@ from pykbroker.entry.command_parser import CommandParser, add_properties
 from pykbroker.entry.format_options import FormatOptions, add_format_options, format_options
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
 
 
 def parser() -> CommandParser:

@@ -10,7 +10,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.entry.command_parser import CommandParser
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker_raft.voters import VoterSet
     from pykbroker_wire.stored.metadata import UserScramCredentialRecord
 

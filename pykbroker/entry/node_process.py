@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.entry import failures, ready_line
 from pykbroker.entry.orphans import reap_as_first_process
 from pykbroker.entry.status_line import StatusLine

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, development_profile
+from pykbroker.config.load import development_profile
 from pykbroker.config.properties import parse
 from pykbroker.config.start_up import start_config
+from pykbroker.config.typed_config import Config
 
 logger = logging.getLogger("pykbroker")
 #: Keys whose values have the address of a controller.

@@ -14,7 +14,7 @@ from pykbroker.entry.command_parser import CommandParser, add_properties, intege
 
 # All other modules are imported only when the command runs, so that the help and the completion of a shell are fast.
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.entry.status_line import StatusLine
     from pykbroker.testing.faults_server import FaultsServer
 

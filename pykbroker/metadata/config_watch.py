@@ -16,7 +16,7 @@ from pykbroker.config import protection, silent
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.kinds import Required, format_value
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage
 

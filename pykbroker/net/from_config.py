@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pykbroker.config.checks import parse_ip_overrides
 from pykbroker.config.listeners import EndPoint
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.connection_home import Limits
@@ -38,9 +39,8 @@ def admission_limits(config: Config, points: Iterable[EndPoint]) -> AdmissionLim
     (`listener.name.<listener>.<key>`)."""
     names = [point.listener_name for point in points]
     between_brokers = config.listeners.inter_broker_name
-    overrides = {
-        address: count for host, count in config.connections_per_ip_overrides.items() for address in addresses_of(host)
-    }
+    by_host = parse_ip_overrides(config.str("max.connections.per.ip.overrides"))
+    overrides = {address: count for host, count in by_host.items() for address in addresses_of(host)}
     return AdmissionLimits(
         connections=config.int("max.connections"),
         listener_connections=_of_each(config, names, "max.connections"),

@@ -6,7 +6,7 @@ runs without its audit.
 
 from __future__ import annotations
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metrics.registry import Metrics
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime

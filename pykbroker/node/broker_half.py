@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pykbroker.api import rows
 from pykbroker.client_view.cluster_view import ClusterViews
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.coordinator.transaction.service import TransactionService

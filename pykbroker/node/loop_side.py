@@ -15,7 +15,7 @@ from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_se
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.live import LiveConfig
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.liveness.prober import Prober
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage

@@ -21,7 +21,7 @@ from typing import Any
 from pykbroker.config import checks, protection, silent
 from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.listeners import EndPoint, local_host
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.loader import MetadataLoader

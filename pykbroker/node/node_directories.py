@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.runtime import Runtime
 from pykbroker.storage.directories import close
 from pykbroker.storage.format import (

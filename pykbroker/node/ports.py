@@ -21,8 +21,8 @@ from pykbroker.config.listeners import (
     local_host,
 )
 from pykbroker.config.live import LiveConfig
-from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.services import Services
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Metrics

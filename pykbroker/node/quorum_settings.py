@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import Endpoint as ListenerEndpoint
 from pykbroker.node.ways_to_nodes import why_one_voter
 from pykbroker.quorum.replica_opening import QuorumConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.node.ports import AnswerVersions
 from pykbroker.sasl.plain_server import PlainServer
 from pykbroker.sasl.sasl_connection import ListenerAuthentication

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.config_watch import ConfigWatch

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.live import LiveConfig
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage
 from pykbroker.metrics.registry import Metrics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import TLS_PROTOCOLS
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import setup_timeout
 from pykbroker.runtime import Runtime

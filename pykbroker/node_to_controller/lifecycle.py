@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import Endpoint, MetadataImage
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.view import MetadataView

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from pykbroker.config.kinds import PYTHON_CLASS, ConfigError
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 #: A call of such a function returns before its code has run.
 _DEFERRED: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)

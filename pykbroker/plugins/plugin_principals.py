@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
+from pykbroker.config.typed_config import Config
 from pykbroker.plugins import PrincipalBuilder, ProvenClient
 from pykbroker.plugins.plugin_loading import plugin
 from pykbroker.security.acl import java_address

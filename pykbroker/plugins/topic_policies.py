@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.plugins import AlterConfigPolicy, ChangedConfigs, CreateTopicPolicy, NewTopic, PolicyViolation
 from pykbroker_wire.errors import ErrorCode, KafkaError
 

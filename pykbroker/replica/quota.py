@@ -20,7 +20,7 @@ from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker_log.log_config import MAX_INT64
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metrics.registry import Metrics
 
 LEADER_RATE = "leader.replication.throttled.rate"

@@ -31,7 +31,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.replica_traffic import PartitionTraffic

@@ -13,7 +13,7 @@ from typing import Final
 
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Value
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.runtime.kafka_opts import jaas_path, read_jaas_file
 from pykbroker.sasl.jaas import JaasEntry, JaasError, parse_file, parse_line
 from pykbroker.sasl.plain_server import PLAIN, PlainUsers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykbroker.config.listeners import EndPoint, is_wildcard
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_log import names
 from pykbroker_log.disk import Disk

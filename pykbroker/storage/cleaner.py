@@ -34,7 +34,7 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.dedupe import SEED_SIZE
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metrics.registry import Metrics
     from pykbroker.runtime import Runtime
     from pykbroker.storage.logs import Logs

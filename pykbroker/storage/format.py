@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, REGISTERED
 from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.records import decode_record, encode_record

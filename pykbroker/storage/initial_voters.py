@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.runtime.own_name import spelled
 from pykbroker_log.checkpoints import decode_uuid
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet

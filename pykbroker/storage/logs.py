@@ -34,7 +34,7 @@ from pykbroker_log.recovery_job import Unrecovered
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metrics.registry import Metrics
     from pykbroker.runtime import Runtime
 

@@ -21,7 +21,7 @@ from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.runtime import Runtime
     from pykbroker.storage.logs import Logs
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.cluster_profile import check_own_keys
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime.descriptor_budget import of_this_process

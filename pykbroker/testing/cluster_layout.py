@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pykbroker.config.cluster_profile import replicated_profile
-from pykbroker.config.load import Config
 from pykbroker.config.start_up import start_config
+from pykbroker.config.typed_config import Config
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.disk import OsDisk

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, development_profile
+from pykbroker.config.load import development_profile
 from pykbroker.config.start_up import start_config
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime

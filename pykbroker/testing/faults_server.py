@@ -16,7 +16,7 @@ from functools import partial
 
 from pykbroker.config.kinds import ConfigError, is_loopback
 from pykbroker.config.listeners import host_and_port, local_host
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.net.http_server import HttpBounds, HttpServer
 from pykbroker.runtime import OsRuntime

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.metrics.registry import Sample
 from pykbroker.net.promise import Promise

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.traffic import RecordedRequest, Traffic

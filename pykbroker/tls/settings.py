@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykbroker.config.kinds import ConfigError, Value
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.net.peer_security import SecuredProtocol
 from pykbroker.runtime import Runtime
 from pykbroker.tls.contexts import client_context

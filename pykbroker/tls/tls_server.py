@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.tls.contexts import server_context
 from pykbroker.tls.distinguished_names import MalformedName, subject_of

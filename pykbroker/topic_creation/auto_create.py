@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,

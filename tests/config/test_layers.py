@@ -18,7 +18,7 @@ from pykbroker.config.dynamic import (
 from pykbroker.config.group import resolve_group, validate_group_overrides
 from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.kinds import ConfigError, Type
-from pykbroker.config.load import development_profile, load
+from pykbroker.config.load import development_profile, load, with_overrides
 from pykbroker.config.topic import resolve_topic, topic_defaults, validate_topic_overrides
 
 CONFIG = load(development_profile("/data"))
@@ -116,7 +116,7 @@ def test_broker_loggers() -> None:
 
 
 def test_a_topic_follows_the_strongest_layer() -> None:
-    config = CONFIG.with_overrides({"log.retention.hours": "1", "message.max.bytes": "1000"})
+    config = with_overrides(CONFIG, {"log.retention.hours": "1", "message.max.bytes": "1000"})
     assert topic_defaults(config)["retention.ms"] == 3_600_000
     dynamic = DynamicConfigs(cluster={"log.retention.ms": "5", "message.max.bytes": "2000"})
     assert resolve_topic(config, dynamic)["retention.ms"] == 5
@@ -150,7 +150,7 @@ def test_topic_overrides_that_are_refused(overrides: dict[str, str | None], word
 
 
 def test_a_broker_value_counts_when_overrides_are_checked() -> None:
-    config = CONFIG.with_overrides({"log.cleaner.min.compaction.lag.ms": "10"})
+    config = with_overrides(CONFIG, {"log.cleaner.min.compaction.lag.ms": "10"})
     validate_topic_overrides({"max.compaction.lag.ms": "5"})
     with pytest.raises(ConfigError, match="conflict"):
         validate_topic_overrides({"max.compaction.lag.ms": "5"}, config)
@@ -159,7 +159,7 @@ def test_a_broker_value_counts_when_overrides_are_checked() -> None:
 def test_groups_are_kept_within_the_bounds_of_the_broker() -> None:
     assert resolve_group(CONFIG)["consumer.session.timeout.ms"] == 45000
     assert resolve_group(CONFIG, {"consumer.session.timeout.ms": "50000"})["consumer.session.timeout.ms"] == 50000
-    tight = CONFIG.with_overrides({"group.consumer.max.session.timeout.ms": "47000"})
+    tight = with_overrides(CONFIG, {"group.consumer.max.session.timeout.ms": "47000"})
     assert resolve_group(tight, {"consumer.session.timeout.ms": "50000"})["consumer.session.timeout.ms"] == 47000
     with pytest.raises(ConfigError, match=r"group\.consumer\.max\.session\.timeout\.ms \(47000\)"):
         validate_group_overrides(tight, {"consumer.session.timeout.ms": "50000"})
@@ -177,7 +177,7 @@ def test_dynamic_layers() -> None:
 
 
 def test_a_dynamic_time_beats_a_static_one_in_a_finer_unit() -> None:
-    static = CONFIG.with_overrides({"log.retention.minutes": "1"})
+    static = with_overrides(CONFIG, {"log.retention.minutes": "1"})
     assert DynamicConfigs(cluster={"log.retention.ms": "7"}).apply(static).millis("log.retention.ms") == 7
 
 

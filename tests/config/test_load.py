@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykbroker.config.checks import parse_ip_overrides
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import EndPoint, is_wildcard
-from pykbroker.config.load import Config, development_profile, find_key, load, without_listener
+from pykbroker.config.load import development_profile, load, with_overrides
+from pykbroker.config.typed_config import Config, find_key, without_listener
 
 DEVELOPMENT = development_profile("/data")
 BROKER = {
@@ -117,12 +119,12 @@ def test_a_config_does_not_change() -> None:
 
 def test_overrides_give_another_config() -> None:
     config = load(DEVELOPMENT)
-    other = config.with_overrides({"num.partitions": "7", "node.id": "5", "group.initial.rebalance.delay.ms": None})
+    other = with_overrides(config, {"num.partitions": "7", "node.id": "5", "group.initial.rebalance.delay.ms": None})
     assert (config.int("num.partitions"), other.int("num.partitions")) == (1, 7)
     assert other.node_id == other.int("broker.id") == 5
     assert other.int("group.initial.rebalance.delay.ms") == 3000
     with pytest.raises(ConfigError, match=r"num\.partitions"):
-        config.with_overrides({"num.partitions": "0"})
+        with_overrides(config, {"num.partitions": "0"})
 
 
 def test_unknown_keys_are_warnings() -> None:
@@ -266,7 +268,11 @@ def test_a_required_key_is_missed(name: str) -> None:
 
 def test_limits_for_single_addresses() -> None:
     config = load(DEVELOPMENT | {"max.connections.per.ip.overrides": "127.0.0.1:5, ::1:6,localhost:7"})
-    assert config.connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 6, "localhost": 7}
+    assert parse_ip_overrides(config.str("max.connections.per.ip.overrides")) == {
+        "127.0.0.1": 5,
+        "::1": 6,
+        "localhost": 7,
+    }
 
 
 def test_a_slow_heartbeat_is_warned_about() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pykbroker.config.describe import describe_broker
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import development_profile
+from pykbroker.config.load import development_profile, with_overrides
 from pykbroker.config.provider_names import VARIABLE
 from pykbroker.config.providers import Sources, resolved
 from pykbroker.config.start_up import start_config, start_texts
@@ -169,7 +169,7 @@ def test_values_of_providers_are_secrets_by_their_key(tmp_path: Path) -> None:
 
 def test_a_dynamic_text_is_not_resolved(tmp_path: Path) -> None:
     config = start_config({**development_profile(str(tmp_path)), **ENV})
-    assert config.with_overrides({"broker.rack": "${env:PATH}"})["broker.rack"] == "${env:PATH}"
+    assert with_overrides(config, {"broker.rack": "${env:PATH}"})["broker.rack"] == "${env:PATH}"
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from pykbroker.client_view.cluster_view import ClusterViews
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import development_profile, load
+from pykbroker.config.typed_config import Config
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION

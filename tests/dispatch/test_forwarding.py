@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import TABLE
+from pykbroker.config.load import with_overrides
 from pykbroker.dispatch import forwarding
 from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.dispatch.rows import ForwardedResponse
@@ -160,7 +161,7 @@ def test_what_a_broker_settles_alone_needs_no_controller(wire: Wire, channel: Ch
 @pytest.mark.parametrize("name", ["own", ""])
 def test_a_broker_judges_its_configuration_by_its_own_file(wire: Wire, channel: Channel, name: str) -> None:
     services = wire.half.services
-    services.config = services.config.with_overrides({"num.io.threads": "40"})
+    services.config = with_overrides(services.config, {"num.io.threads": "40"})
     name = str(services.node_id) if name else name
 
     def alter(threads: str) -> None:
@@ -416,7 +417,7 @@ def test_whose_client_has_left_is_not_asked_for_again(wire: Wire, channel: Chann
 
 def test_a_frame_that_does_not_fit_into_an_envelope_is_refused_at_the_broker(wire: Wire, channel: Channel) -> None:
     services = wire.half.services
-    services.config = services.config.with_overrides({"socket.request.max.bytes": "4000"})
+    services.config = with_overrides(services.config, {"socket.request.max.bytes": "4000"})
     pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t" * 249) for _ in range(15)]))
     assert not channel.requests
     wire.half.loop.settle()

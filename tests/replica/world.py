@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
+from pykbroker.config.typed_config import Config
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metrics.registry import Metrics

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import development_profile, load
+from pykbroker.config.typed_config import Config
 from pykbroker.node.node import Node
 from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.runtime.kafka_opts import jaas_path

@@ -222,7 +222,7 @@ def test_no_text_of_an_object_has_one(tmp_path: Path, caplog: pytest.LogCaptureF
                     name = f"{kind.__module__}.{kind.__qualname__}"
                     assert PLANTED not in text_of(each), name
                     shown.add(name)
-    assert {"pykbroker.config.load.Config", "pykbroker.metadata.image.MetadataImage"} <= shown
+    assert {"pykbroker.config.typed_config.Config", "pykbroker.metadata.image.MetadataImage"} <= shown
     assert PLANTED not in answers + caplog.text
 
 

@@ -17,7 +17,8 @@ import confluent_kafka
 import pytest
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import development_profile, load
+from pykbroker.config.typed_config import Config
 from pykbroker.testing.faults.rule_set import MOST_RULES
 from pykbroker.testing.faults_api import MOST_BODY_BYTES
 from pykbroker.testing.faults_server import MOST_CONNECTIONS, FaultsServer, require_servable

@@ -15,7 +15,7 @@ from pykbroker.config.group import resolve_group
 
 if TYPE_CHECKING:
     from pykbroker.config.kinds import Value
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
 
 
 class ConsumerGroupConfig(NamedTuple):

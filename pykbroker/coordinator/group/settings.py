@@ -15,7 +15,7 @@ from pykbroker.config.checks import assignors
 from pykbroker.coordinator.group.configs import ConsumerGroupConfig
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
 
 
 class Migration(Enum):

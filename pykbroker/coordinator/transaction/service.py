@@ -38,7 +38,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.view import MetadataView

@@ -32,7 +32,7 @@ from pykbroker_wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.coordinator.transaction.service import TransactionService
     from pykbroker.metadata.view import MetadataView
     from pykbroker.runtime import Runtime

@@ -24,7 +24,7 @@ from pykbroker.replica.fetching.runner import FetcherRunner
 from pykbroker_wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.typed_config import Config
     from pykbroker.metrics.registry import Metrics
     from pykbroker.net.client import ConnectionSetup, PeerWatch
     from pykbroker.replica.follower import PartitionFollower

@@ -26,9 +26,10 @@ from typing import Any
 import click
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
+from pykbroker.config.load import with_overrides
 from pykbroker.config.properties import parse_bytes
 from pykbroker.config.start_up import start_config, start_texts
+from pykbroker.config.typed_config import Config
 from pykbroker.entry.health import USUAL_SOCKETS
 from pykbroker.entry.node_log import log_to
 from pykbroker.tools.commands.command_group import CommandGroup
@@ -149,7 +150,7 @@ def _launch(options: ContainerOptions) -> int:
     if config.is_default(_HEALTH):
         path = _health_socket()
         if path is not None:
-            config = config.with_overrides({_HEALTH: path})
+            config = with_overrides(config, {_HEALTH: path})
     _check_directories(config)
     # A script that ran before may have formatted the directories, perhaps under another id, or this node has done it
     # when it had no id. `run_node` checks that the directories belong together.

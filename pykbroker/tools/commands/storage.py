@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.entry import failures
 from pykbroker.entry.command_parser import CommandParser
 from pykbroker.entry.format_options import FormatOptions, add_format_options, format_options, name_and_level

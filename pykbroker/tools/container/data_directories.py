@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 
 #: Addresses by which a node in a container names itself.
 _OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykbroker.config.authorization import ALLOW_IF_NO_ACL, SUPER_USERS
-from pykbroker.config.load import is_known
+from pykbroker.config.typed_config import is_known
 from pykbroker.config.variables import CFG_PREFIX, PREFIX, property_name, variable_of
 from pykbroker.tools.container.before_kraft import is_address
 

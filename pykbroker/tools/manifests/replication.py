@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykbroker.config.cluster_profile import replicated_profile
-from pykbroker.config.load import find_key
+from pykbroker.config.typed_config import find_key
 from pykbroker.config.variables import variable_of
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from pykbroker.config.load import with_overrides
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.net.client import BrokerConnection
@@ -231,8 +232,9 @@ def test_connections_that_do_not_come_about() -> None:
                 tries.append(sim.world.loop.time())
                 return sim.world.loop.create_future()
 
-        config = sim.node.config.with_overrides(
-            {"socket.connection.setup.timeout.ms": "1000", "socket.connection.setup.timeout.max.ms": "3000"}
+        config = with_overrides(
+            sim.node.config,
+            {"socket.connection.setup.timeout.ms": "1000", "socket.connection.setup.timeout.max.ms": "3000"},
         )
         connection = BrokerConnection(cast(Runtime, BlackHole()), "nowhere", 1, "test", setup_timeout(config))
         started = sim.world.loop.time()

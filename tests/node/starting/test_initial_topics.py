@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
 from pykbroker.config.topics_to_create import InitialTopic, parse_initial_topics
+from pykbroker.config.typed_config import Config
 from pykbroker.topic_creation.auto_create import internal_number
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest

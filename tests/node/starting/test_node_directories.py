@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import development_profile, load
+from pykbroker.config.typed_config import Config
 from pykbroker.node.node_directories import KeptStop, NodeDirectories
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_log.memory_disk import MemoryDisk

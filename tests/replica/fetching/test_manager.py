@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from pykbroker.config.load import Config
+from pykbroker.config.typed_config import Config
 from pykbroker.replica.fetching.fetcher import Fetcher
 from pykbroker.replica.fetching.manager import fetcher_of
 from pykbroker.replica.follower import PartitionFollower

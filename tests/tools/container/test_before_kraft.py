@@ -8,8 +8,8 @@ import pytest
 
 from pykbroker.config.authorization import authorizer_settings
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
 from pykbroker.config.start_up import start_config
+from pykbroker.config.typed_config import Config
 from pykbroker.tools.container.server_properties import ServerProperties, server_properties
 from testkit.image_environments import DEFAULTS, ENVIRONMENTS
 

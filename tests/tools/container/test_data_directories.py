@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
+from pykbroker.config.typed_config import Config
 from pykbroker.tools.container.data_directories import DirectorySeen, FirstVoters, complaint, first_voters
 from pykbroker.tools.container.server_properties import server_properties
 from testkit.image_environments import DEFAULTS, ENVIRONMENTS

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
+from pykbroker.config.typed_config import Config
 from pykbroker.tools.container.debezium import with_prefixes
 from pykbroker.tools.container.server_properties import server_properties
 from testkit.image_environments import DEFAULTS, ENVIRONMENTS

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
 from pykbroker.config.properties import parse
 from pykbroker.config.protection import refuse
+from pykbroker.config.typed_config import Config
 from pykbroker.tools.container.mounts import Mount
 from pykbroker.tools.container.server_properties import ServerProperties, server_properties
 from pykbroker.tools.container.single_node import on_all_addresses, ports_of

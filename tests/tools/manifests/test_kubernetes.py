@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import load
 from pykbroker.config.protection import refuse
+from pykbroker.config.typed_config import Config
 from pykbroker.tools.container.server_properties import server_properties
 from pykbroker.tools.manifests.kubernetes import KubernetesCluster, kubernetes
 from pykbroker.tools.manifests.secured import Security

@@ -14,8 +14,9 @@ import pytest
 
 from pykbroker.__main__ import main
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import find_key, load
+from pykbroker.config.load import load
 from pykbroker.config.protection import refuse
+from pykbroker.config.typed_config import find_key
 from pykbroker.entry import start
 from pykbroker.entry.health import USUAL_SOCKETS
 from pykbroker.entry.options import assignments
