@@ -15,8 +15,11 @@ from pykbroker.tools.cluster.asked_cluster import ClusterSettings
 from pykbroker.tools.cluster.client_security import ClientSecurity, security_of
 
 
-def read_properties(path: str) -> dict[str, str]:
-    """Return the pairs of a properties file. Raises OSError, and ConfigError for a line that cannot be read."""
+def read_properties(path: str | None) -> dict[str, str]:
+    """Return the pairs of a properties file, or none if an option named no file. Raises OSError, and ConfigError for a
+    line that cannot be read."""
+    if not path:
+        return {}
     with open(path, "rb") as file:
         return parse_bytes(file.read())
 

@@ -130,12 +130,9 @@ def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
-    from pykbroker.config.properties import parse_bytes
+    from pykbroker.tools.cluster.client_properties import read_properties
 
-    found: dict[str, str] = {}
-    if file is not None:
-        with open(file, "rb") as opened:
-            found.update(parse_bytes(opened.read()))
+    found = read_properties(file)
     assigned = key_values("-X", texts)
     if assigned:
         _check_keys(assigned)

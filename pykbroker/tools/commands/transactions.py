@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,7 @@ from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, Table, column, output_option
 from pykbroker.tools.commands.time_options import duration_ms, now_ms
-
-if TYPE_CHECKING:
-    pass
+from pykbroker.tools.commands.unknown_names import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +194,10 @@ def find_hanging(
         raise click.UsageError("--partition needs --topic.", click.get_current_context())
     now = now_ms()
     with client.cluster() as cluster:
+        brokers = [str(node.id) for node in cluster.nodes()]
+        if broker is not None and str(broker) not in brokers:
+            # No partition has a replica there, so the list would be empty, as if nothing hung.
+            raise unknown("broker", str(broker), brokers)
         places = topics.places(cluster, topic, partition=partition, broker=broker)
         if partition is not None and not places:
             raise click.ClickException(f"topic {topic} has no partition {partition} there")

@@ -18,5 +18,5 @@ def said_of_usage(error: click.ClickException) -> str:
         text = f"No such option '{error.option_name}'." + (f" Did you mean '{meant}'?" if meant else "")
     if context is None:
         return text
-    end = "" if text.endswith((".", "?", ")")) else "."
+    end = "" if text.endswith((".", "?")) else "."
     return f"{text}{end} Try '{context.command_path} --help'."

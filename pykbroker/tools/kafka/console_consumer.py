@@ -104,8 +104,7 @@ def first_offset(given: Given) -> int | str:
 def _formatter_properties(given: Given) -> dict[str, str]:
     from pykbroker.tools.cluster.client_properties import read_properties
 
-    file = given.text("formatter-config")
-    properties = read_properties(file) if file else {}
+    properties = read_properties(given.text("formatter-config"))
     for option, key in (("key-deserializer", "key.deserializer"), ("value-deserializer", "value.deserializer")):
         if named := given.text(option):
             properties[key] = named
@@ -117,8 +116,7 @@ def consumer_properties(given: Given) -> dict[str, str]:
     """Return the Java consumer's properties that the options stand for."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
-    file = given.text(OPTIONS.both(given, "command-config", "consumer.config"))
-    from_file = read_properties(file) if file else {}
+    from_file = read_properties(given.text(OPTIONS.both(given, "command-config", "consumer.config")))
     extra = key_values(given.texts(OPTIONS.both(given, "command-property", "consumer-property")))
     groups = [group for group in (given.text("group"), from_file.get("group.id"), extra.get("group.id")) if group]
     if len(set(groups)) > 1:

@@ -145,8 +145,7 @@ def _reader_properties(given: Given) -> dict[str, str]:
     option = OPTIONS.both(given, "reader-property", "property")
     if given.text("line-reader") not in (_LINE_READER, "kafka.tools.ConsoleProducer$LineMessageReader"):
         raise NotServed("--line-reader is not supported by pykbroker: it names a Java class")
-    file = given.text("reader-config")
-    return {**(read_properties(file) if file else {}), **key_values(given.texts(option))}
+    return {**read_properties(given.text("reader-config")), **key_values(given.texts(option))}
 
 
 def _producer(given: Given) -> KafkaProducer:
@@ -174,8 +173,7 @@ def producer_properties(given: Given) -> dict[str, str]:
     """Return the Java producer's properties that the options stand for. Raises OptionError and ValueError."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
-    file = given.text(OPTIONS.both(given, "command-config", "producer.config"))
-    properties = read_properties(file) if file else {}
+    properties = read_properties(given.text(OPTIONS.both(given, "command-config", "producer.config")))
     properties |= key_values(given.texts(OPTIONS.both(given, "command-property", "producer-property")))
     codec = (given.text("compression-codec") or "gzip") if given.has("compression-codec") else "none"
     if codec not in _CODECS:

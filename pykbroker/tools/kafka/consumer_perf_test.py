@@ -107,8 +107,7 @@ def _consumer(given: Given) -> KafkaConsumer:
 
     from pykbroker.tools.cluster.client_properties import read_properties
 
-    file = given.text("command-config") or given.text("consumer.config")
-    properties = read_properties(file) if file else {}
+    properties = read_properties(given.text("command-config") or given.text("consumer.config"))
     properties.update(key_values(given.texts("command-property")))
     properties.setdefault("client.id", "perf-consumer-client")
     # The following values override the user's properties, as in Apache Kafka's tool.

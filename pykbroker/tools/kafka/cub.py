@@ -112,7 +112,7 @@ def _brokers(given: argparse.Namespace) -> Attempt:
     from pykbroker.tools.cluster.failure import AskFailed, NotServed
 
     try:
-        properties = read_properties(given.config) if given.config else {}
+        properties = read_properties(given.config)
         if given.security_protocol:
             properties["security.protocol"] = given.security_protocol
         settings_of(properties, given.bootstrap, patient=False)

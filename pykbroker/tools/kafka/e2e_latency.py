@@ -182,8 +182,7 @@ def _clients(given: Given) -> tuple[KafkaConsumer, KafkaProducer]:
 
     from pykbroker.tools.cluster.client_properties import python_settings, read_properties
 
-    file = given.text("command-config")
-    properties = read_properties(file) if file else {}
+    properties = read_properties(given.text("command-config"))
     servers = (given.text("bootstrap-server") or "").split(",")
 
     def settings(known: dict[str, Any]) -> dict[str, Any]:

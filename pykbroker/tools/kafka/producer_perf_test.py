@@ -35,8 +35,7 @@ def run(words: Sequence[str]) -> int:
         made = payloads_of(
             given.record_size, given.payload_file, given.payload_delimiter, SystemRandom().getrandbits(64)
         )
-        file = given.command_config or given.producer_config
-        properties = read_properties(file) if file else {}
+        properties = read_properties(given.command_config or given.producer_config)
         properties.update(_pairs(given.command_property or given.producer_props or []))
         properties.setdefault("client.id", "perf-producer-client")
         if given.bootstrap_server is not None:

@@ -51,7 +51,7 @@ def reached(
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
     from pykbroker.tools.cluster.client_properties import read_properties, settings_of
 
-    properties = {**(read_properties(config_file) if config_file else {}), **(extra or {})}
+    properties = {**read_properties(config_file), **(extra or {})}
     return AskedCluster(settings_of(properties, bootstrap, of_controllers=of_controllers))
 
 

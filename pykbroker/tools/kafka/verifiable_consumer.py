@@ -151,8 +151,7 @@ def properties_of(given: argparse.Namespace) -> dict[str, str]:
     """Return the Java consumer's properties that the options stand for; options override the file."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
-    file = tool_clients.file_of(given.command_config, given.consumer_config, "consumer.config")
-    properties = read_properties(file) if file else {}
+    properties = read_properties(tool_clients.file_of(given.command_config, given.consumer_config, "consumer.config"))
     own = {
         "group.id": given.group_id,
         "enable.auto.commit": str(given.enable_autocommit).lower(),

@@ -131,8 +131,7 @@ def properties_of(given: argparse.Namespace) -> dict[str, str]:
     from pykbroker.tools.cluster.client_properties import read_properties
 
     own = {"acks": str(given.acks), "retries": "0"}
-    file = tool_clients.file_of(given.command_config, given.producer_config, "producer.config")
-    return own | (read_properties(file) if file else {})
+    return own | read_properties(tool_clients.file_of(given.command_config, given.producer_config, "producer.config"))
 
 
 def _producer(given: argparse.Namespace) -> KafkaProducer:

@@ -145,6 +145,7 @@ def test_wrong_options_are_one_line(
     [
         ("produce t -J -D x", 2, "--json does not go with --delimiter."),
         ("produce t -J --key-as hex", 2, "--json goes with neither files nor encodings: each line says its own."),
+        ("transactions list x", 2, "Got unexpected extra argument (x). Try 'pykbroker transactions list --help'."),
         ("consume t -J -f x", 2, "--format does not go with --json."),
         ("configs alter topic t --set a=1 --delete a", 1, "a is changed by two options: say one change"),
         ("configs alter topic t --append a=1 --subtract a=2", 1, "a is changed by two options: say one change"),

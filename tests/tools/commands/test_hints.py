@@ -105,3 +105,11 @@ def test_a_denied_read_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_pat
         for topic in ("orders", "payments"):  # which it may see, and which it may not
             line = said(capsys, "consume", topic, *options(user))
             assert line == f"Not authorized to access topics: [{topic}] (TOPIC_AUTHORIZATION_FAILED)"
+
+
+def test_a_broker_that_is_not_there_has_no_hanging_transactions_to_find(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty list would say that nothing hangs."""
+    with Broker() as broker:
+        words = ("transactions", "find-hanging", "-b", broker.bootstrap_servers, "--broker")
+        assert said(capsys, *words, "99") == "There is no broker '99': there are 1"
+        assert main([*words, "1"]) == 0
