@@ -62,11 +62,11 @@ GROUPS = in_area(
     Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, at_least(10000), MEDIUM, internal=True, acts=True),
     #: A member of a consumer group that sends no heartbeat for this long is removed.
     Key("group.consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
-    #: How long the group coordinator gathers offset commits before it writes them; -1 takes what arrives together, 0
-    #: does not wait.
+    #: How long the group coordinator gathers offset commits before it writes them. -1: the commits that arrive in one
+    #: turn of the event loop become one batch. 0: it does not wait.
     Key("group.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, acts=True),
-    #: Threads for the group coordinator's slow work in Apache Kafka. pykbroker runs it on its loop: accepted, no
-    #: effect.
+    #: Threads for the group coordinator's slow work in Apache Kafka. The key has no effect here, because pykbroker does
+    #: this work on its event loop.
     Key("group.coordinator.background.threads", INT, 2, at_least(1), HIGH),
     #: Largest buffer that Apache Kafka's group coordinator keeps for its next batch. pykbroker keeps none: accepted, no
     #: effect.
@@ -80,7 +80,8 @@ GROUPS = in_area(
         MEDIUM,
         acts=True,
     ),
-    #: Threads of the group coordinator in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
+    #: Threads of the group coordinator in Apache Kafka. The key has no effect here, because pykbroker runs the
+    #: coordinator on its event loop.
     Key("group.coordinator.threads", INT, 4, at_least(1), HIGH),
     #: How long an empty classic group waits for more members before its first rebalance.
     Key("group.initial.rebalance.delay.ms", INT, 3000, None, MEDIUM, acts=True),
@@ -121,20 +122,21 @@ GROUPS = in_area(
     #: How long an offset commit waits until it is replicated.
     Key("offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, acts=True),
     #: How much of the offsets topic is read at a time when a coordinator takes over a partition of it; never more than
-    #: 64 KiB, because others wait meanwhile.
+    #: 64 KiB, because other requests wait during a read.
     Key("offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, acts=True),
-    #: How often is checked which committed offsets have expired.
+    #: How often the group coordinator checks which committed offsets have expired.
     Key("offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, acts=True),
-    #: How long offsets are kept after a group lost its last member, or after the commit where there is no group.
+    #: How long offsets are kept after a group lost its last member. Offsets that were committed without a group are
+    #: kept this long after the commit.
     Key("offsets.retention.minutes", INT, 10080, at_least(1), HIGH, acts=True),
     #: Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     Key("offsets.topic.compression.codec", INT, 0, None, HIGH, acts=True),
-    #: Partitions of the offsets topic. Must not change once the topic exists. The topic is compacted, and as long as
-    #: there is no log cleaner here it only grows: about 60 bytes for each committed offset, tombstones included.
+    #: Partitions of the offsets topic. Must not change once the topic exists. A committed offset takes about 60 bytes
+    #: in the topic until the log cleaner compacts it.
     Key("offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
     #: Replicas of the offsets topic. With fewer brokers the topic is not created and groups do not work.
     Key("offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
-    #: Segment size of the offsets topic; small ones load and compact sooner.
+    #: Segment size of the offsets topic; smaller segments are loaded and compacted sooner.
     Key("offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
 )
 
@@ -197,7 +199,7 @@ SHARE = in_area(
     Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM),
     #: Largest buffer that the share coordinator keeps for its next batch.
     Key("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE),
-    #: How often share partitions without traffic get a new snapshot, so that older records can go.
+    #: How often share partitions without traffic get a new snapshot, so that older records can be deleted.
     Key("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
     #: How much of the share state topic is read at a time when a coordinator takes over a partition of it.
     Key("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
@@ -225,35 +227,35 @@ SHARE = in_area(
 
 TRANSACTIONS = in_area(
     "Transactions and producers",
-    #: How long in all the check of a partition's transaction is retried before the producer is told to.
+    #: How long the broker retries the check of a partition's transaction before it asks the producer to retry.
     Key("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, at_least(0), HIGH, acts=True),
     #: Pause between two such attempts.
     Key("add.partitions.to.txn.retry.backoff.ms", INT, 20, at_least(1), HIGH, acts=True),
-    #: How often is checked which producer ids have expired.
+    #: How often the broker checks which producer ids have expired.
     Key("producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, internal=True, acts=True),
     #: A partition forgets a producer id that has not written for this long.
     Key("producer.id.expiration.ms", INT, 86_400_000, at_least(1), LOW, CLUSTER_WIDE, acts=True),
-    #: How often is checked which transactions have timed out.
+    #: How often the transaction coordinator checks which transactions have timed out.
     Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, at_least(1), LOW, acts=True),
     #: Longest transaction timeout that a producer may ask for.
     Key("transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, acts=True),
-    #: Whether a write in a transaction is refused unless the coordinator knows of the transaction.
+    #: Whether a broker asks the transaction's coordinator if the transaction is in progress, before it accepts a write.
     Key("transaction.partition.verification.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE, acts=True),
-    #: How often is checked which transactional ids have expired.
+    #: How often the transaction coordinator checks which transactional ids have expired.
     Key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW, acts=True),
     #: How much of the transaction topic is read at a time when a coordinator takes over a partition of it; never more
-    #: than 64 KiB, because others wait meanwhile.
+    #: than 64 KiB, because other requests wait during a read.
     Key("transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, acts=True),
     #: min.insync.replicas of the transaction topic.
     Key("transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, acts=True),
-    #: Partitions of the transaction topic. Must not change once the topic exists. The topic is compacted, and as long
-    #: as there is no log cleaner here it only grows: a few hundred bytes for each transaction.
+    #: Partitions of the transaction topic. Must not change once the topic exists. A transaction takes a few hundred
+    #: bytes in the topic until the log cleaner compacts it.
     Key("transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
     #: Replicas of the transaction topic. With fewer brokers the topic is not created and transactions do not work.
     Key("transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
     #: Segment size of the transaction topic.
     Key("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
-    #: Whether producers may leave the end of a transaction to an outside coordinator (KIP-939).
+    #: Whether producers may let an outside coordinator decide how a transaction ends (KIP-939).
     Key("transaction.two.phase.commit.enable", BOOLEAN, False, None, LOW),
     #: A transactional id that is not used for this long is forgotten.
     Key("transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, acts=True),

@@ -103,7 +103,7 @@ LOG = in_area(
     Key("log.flush.interval.ms", LONG, None, None, HIGH, CLUSTER_WIDE, acts=True),
     #: How often the offsets up to which logs are surely on disk are noted for recovery.
     Key("log.flush.offset.checkpoint.interval.ms", INT, 60000, at_least(0), HIGH, acts=True),
-    #: How often is checked which logs are due to be forced to disk.
+    #: How often the broker checks which logs are due to be forced to disk.
     Key("log.flush.scheduler.interval.ms", LONG, MAX_LONG, None, HIGH, acts=True),
     #: How often the start offsets of logs are noted.
     Key("log.flush.start.offset.checkpoint.interval.ms", INT, 60000, at_least(0), HIGH, acts=True),
@@ -135,7 +135,7 @@ LOG = in_area(
     Key("log.preallocate", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE, acts=True),
     #: Size beyond which a partition's oldest segments are deleted; -1 is no limit.
     Key("log.retention.bytes", LONG, -1, None, HIGH, CLUSTER_WIDE, acts=True),
-    #: How often is checked which segments have become too old or too many.
+    #: How often the broker checks which segments have become too old or too many.
     Key("log.retention.check.interval.ms", LONG, 300_000, at_least(1), MEDIUM, acts=True),
     #: Age in hours beyond which segments are deleted; the weakest of the three spellings.
     Key("log.retention.hours", INT, 168, None, HIGH, acts=True),
@@ -177,7 +177,7 @@ REPLICATION = in_area(
     Key("default.replication.factor", INT, 1, None, MEDIUM, acts=True),
     #: Whether a new follower starts at the first offset that is not in remote storage and copies only from there on.
     Key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),
-    #: How often is checked whether leadership should go back to preferred replicas.
+    #: How often the controller checks whether leadership should go back to preferred replicas.
     Key("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH, acts=True),
     #: How many threads move replicas between log directories. Not set, one per directory.
     Key("num.replica.alter.log.dirs.threads", INT, None, None, HIGH, acts=True),
@@ -209,7 +209,7 @@ REPLICATION = in_area(
     Key("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, acts=True),
     #: Whether a replica that is not in sync may become leader as a last resort, at the price of lost records.
     Key("unclean.leader.election.enable", BOOLEAN, False, None, HIGH, CLUSTER_WIDE, acts=True),
-    #: How often is checked whether a partition without leader needs such an election.
+    #: How often the controller checks whether a partition without leader needs such an election.
     Key("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1), MEDIUM, internal=True, acts=True),
 )
 
@@ -253,7 +253,7 @@ REMOTE = in_area(
     Key(
         "remote.log.manager.follower.thread.pool.size", INT, 2, at_least(1), MEDIUM, CLUSTER_WIDE, traits=(THREAD_POOL,)
     ),
-    #: How often is checked which segments should be copied or deleted.
+    #: How often the broker checks which segments should be copied or deleted.
     Key("remote.log.manager.task.interval.ms", LONG, 30000, at_least(1), LOW),
     #: Upper limit of the pause after failed attempts at such work.
     Key("remote.log.manager.task.retry.backoff.max.ms", LONG, 30000, at_least(1), LOW, internal=True),

@@ -29,17 +29,19 @@ group.consumer.regex.refresh.interval.ms
 group.consumer.session.timeout.ms
     A member of a consumer group that sends no heartbeat for this long is removed.
 group.coordinator.append.linger.ms
-    How long the group coordinator gathers offset commits before it writes them; -1 takes what arrives together, 0 does
-    not wait.
+    How long the group coordinator gathers offset commits before it writes them. -1: the commits that arrive in one turn
+    of the event loop become one batch. 0: it does not wait.
 group.coordinator.background.threads
-    Threads for the group coordinator's slow work in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
+    Threads for the group coordinator's slow work in Apache Kafka. The key has no effect here, because pykbroker does
+    this work on its event loop.
 group.coordinator.cached.buffer.max.bytes
     Largest buffer that Apache Kafka's group coordinator keeps for its next batch. pykbroker keeps none: accepted, no
     effect.
 group.coordinator.rebalance.protocols
     Kinds of groups that are served; classic must be among them.
 group.coordinator.threads
-    Threads of the group coordinator in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
+    Threads of the group coordinator in Apache Kafka. The key has no effect here, because pykbroker runs the coordinator
+    on its event loop.
 group.initial.rebalance.delay.ms
     How long an empty classic group waits for more members before its first rebalance.
 group.max.session.timeout.ms
@@ -80,20 +82,21 @@ offsets.commit.timeout.ms
     How long an offset commit waits until it is replicated.
 offsets.load.buffer.size
     How much of the offsets topic is read at a time when a coordinator takes over a partition of it; never more than 64
-    KiB, because others wait meanwhile.
+    KiB, because other requests wait during a read.
 offsets.retention.check.interval.ms
-    How often is checked which committed offsets have expired.
+    How often the group coordinator checks which committed offsets have expired.
 offsets.retention.minutes
-    How long offsets are kept after a group lost its last member, or after the commit where there is no group.
+    How long offsets are kept after a group lost its last member. Offsets that were committed without a group are kept
+    this long after the commit.
 offsets.topic.compression.codec
     Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 offsets.topic.num.partitions
-    Partitions of the offsets topic. Must not change once the topic exists. The topic is compacted, and as long as there
-    is no log cleaner here it only grows: about 60 bytes for each committed offset, tombstones included.
+    Partitions of the offsets topic. Must not change once the topic exists. A committed offset takes about 60 bytes in
+    the topic until the log cleaner compacts it.
 offsets.topic.replication.factor
     Replicas of the offsets topic. With fewer brokers the topic is not created and groups do not work.
 offsets.topic.segment.bytes
-    Segment size of the offsets topic; small ones load and compact sooner.
+    Segment size of the offsets topic; smaller segments are loaded and compacted sooner.
 """
 
 SHARE = """\
@@ -148,7 +151,7 @@ share.coordinator.append.linger.ms
 share.coordinator.cached.buffer.max.bytes
     Largest buffer that the share coordinator keeps for its next batch.
 share.coordinator.cold.partition.snapshot.interval.ms
-    How often share partitions without traffic get a new snapshot, so that older records can go.
+    How often share partitions without traffic get a new snapshot, so that older records can be deleted.
 share.coordinator.load.buffer.size
     How much of the share state topic is read at a time when a coordinator takes over a partition of it.
 share.coordinator.snapshot.update.records.per.snapshot
@@ -175,35 +178,35 @@ share.fetch.purgatory.purge.interval.requests
 
 TRANSACTIONS = """\
 add.partitions.to.txn.retry.backoff.max.ms
-    How long in all the check of a partition's transaction is retried before the producer is told to.
+    How long the broker retries the check of a partition's transaction before it asks the producer to retry.
 add.partitions.to.txn.retry.backoff.ms
     Pause between two such attempts.
 producer.id.expiration.check.interval.ms
-    How often is checked which producer ids have expired.
+    How often the broker checks which producer ids have expired.
 producer.id.expiration.ms
     A partition forgets a producer id that has not written for this long.
 transaction.abort.timed.out.transaction.cleanup.interval.ms
-    How often is checked which transactions have timed out.
+    How often the transaction coordinator checks which transactions have timed out.
 transaction.max.timeout.ms
     Longest transaction timeout that a producer may ask for.
 transaction.partition.verification.enable
-    Whether a write in a transaction is refused unless the coordinator knows of the transaction.
+    Whether a broker asks the transaction's coordinator if the transaction is in progress, before it accepts a write.
 transaction.remove.expired.transaction.cleanup.interval.ms
-    How often is checked which transactional ids have expired.
+    How often the transaction coordinator checks which transactional ids have expired.
 transaction.state.log.load.buffer.size
     How much of the transaction topic is read at a time when a coordinator takes over a partition of it; never more than
-    64 KiB, because others wait meanwhile.
+    64 KiB, because other requests wait during a read.
 transaction.state.log.min.isr
     min.insync.replicas of the transaction topic.
 transaction.state.log.num.partitions
-    Partitions of the transaction topic. Must not change once the topic exists. The topic is compacted, and as long as
-    there is no log cleaner here it only grows: a few hundred bytes for each transaction.
+    Partitions of the transaction topic. Must not change once the topic exists. A transaction takes a few hundred bytes
+    in the topic until the log cleaner compacts it.
 transaction.state.log.replication.factor
     Replicas of the transaction topic. With fewer brokers the topic is not created and transactions do not work.
 transaction.state.log.segment.bytes
     Segment size of the transaction topic.
 transaction.two.phase.commit.enable
-    Whether producers may leave the end of a transaction to an outside coordinator (KIP-939).
+    Whether producers may let an outside coordinator decide how a transaction ends (KIP-939).
 transactional.id.expiration.ms
     A transactional id that is not used for this long is forgotten.
 """

@@ -55,7 +55,7 @@ log.flush.interval.ms
 log.flush.offset.checkpoint.interval.ms
     How often the offsets up to which logs are surely on disk are noted for recovery.
 log.flush.scheduler.interval.ms
-    How often is checked which logs are due to be forced to disk.
+    How often the broker checks which logs are due to be forced to disk.
 log.flush.start.offset.checkpoint.interval.ms
     How often the start offsets of logs are noted.
 log.index.interval.bytes
@@ -79,7 +79,7 @@ log.preallocate
 log.retention.bytes
     Size beyond which a partition's oldest segments are deleted; -1 is no limit.
 log.retention.check.interval.ms
-    How often is checked which segments have become too old or too many.
+    How often the broker checks which segments have become too old or too many.
 log.retention.hours
     Age in hours beyond which segments are deleted; the weakest of the three spellings.
 log.retention.minutes
@@ -120,7 +120,7 @@ default.replication.factor
 follower.fetch.last.tiered.offset.enable
     Whether a new follower starts at the first offset that is not in remote storage and copies only from there on.
 leader.imbalance.check.interval.seconds
-    How often is checked whether leadership should go back to preferred replicas.
+    How often the controller checks whether leadership should go back to preferred replicas.
 num.replica.alter.log.dirs.threads
     How many threads move replicas between log directories. Not set, one per directory.
 num.replica.fetchers
@@ -152,7 +152,7 @@ replication.quota.window.size.seconds
 unclean.leader.election.enable
     Whether a replica that is not in sync may become leader as a last resort, at the price of lost records.
 unclean.leader.election.interval.ms
-    How often is checked whether a partition without leader needs such an election.
+    How often the controller checks whether a partition without leader needs such an election.
 """
 
 REMOTE = """\
@@ -183,7 +183,7 @@ remote.log.manager.fetch.quota.window.size.seconds
 remote.log.manager.follower.thread.pool.size
     Threads that do the remote storage work of follower partitions.
 remote.log.manager.task.interval.ms
-    How often is checked which segments should be copied or deleted.
+    How often the broker checks which segments should be copied or deleted.
 remote.log.manager.task.retry.backoff.max.ms
     Upper limit of the pause after failed attempts at such work.
 remote.log.manager.task.retry.backoff.ms
