@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pykbroker.net.client import Unanswered
@@ -152,7 +153,11 @@ class Arranged(Inspected):
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         while True:
             nodes = self._asked_nodes()
-            answers = {node: self._ask(node, request) for node in nodes}
+            answers = {}
+            for node in nodes:
+                # A node that restarts is asked again.
+                with suppress(ConnectionError):
+                    answers[node] = self._ask(node, request)
             done = {node for node, answer in answers.items() if _knows(answer.topics[0]) is is_there}
             # A broker that is cut off from the controller is fenced. The other brokers then no longer name it, so the
             # wait ignores it.

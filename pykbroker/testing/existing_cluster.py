@@ -50,19 +50,15 @@ class ExistingCluster(WithBlock, Arranged):
         if self._line is not None:
             raise RuntimeError("the cluster is connected already")
         self._line = _Line()
-        deadline = time.monotonic() + _CONNECT_SECONDS
-        while True:
-            try:
-                self._metadata()
-                return self
-            except (ConnectionError, TimeoutError) as error:
-                if time.monotonic() > deadline:
-                    self.stop()
-                    raise ConnectionError(f"no broker answers at {self.bootstrap_servers}: {error}") from None
-            except BaseException:
-                self.stop()
-                raise
-            time.sleep(POLL_SECONDS)
+        try:
+            self._metadata(seconds=_CONNECT_SECONDS)
+        except TimeoutError as error:
+            self.stop()
+            raise ConnectionError(str(error)) from None
+        except BaseException:
+            self.stop()
+            raise
+        return self
 
     def stop(self) -> None:
         """Close the connections. A second call changes nothing."""
@@ -110,20 +106,28 @@ class ExistingCluster(WithBlock, Arranged):
             raise RuntimeError("the cluster is not connected")
         return self._line
 
-    def _metadata(self, topic: str | None = None) -> Any:
-        """Return the metadata of all topics, or of one, from the first broker that answers."""
+    def _metadata(self, topic: str | None = None, *, seconds: float = PATIENCE_SECONDS) -> Any:
+        """Return the metadata of all topics, or of one, from the first broker that answers. While all brokers restart,
+        they are asked again. Raises TimeoutError if none has answered after so many seconds."""
         asked = None if topic is None else [MetadataRequestTopic(name=topic)]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         line = self._lined
-        failure: Exception = ConnectionError(f"no broker is known at {self.bootstrap_servers}")
-        for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
-            try:
-                answer = line.ask(address, MetadataRequest(topics=asked, allow_auto_topic_creation=False), _TIMEOUT_MS)
-            except (ConnectionError, TimeoutError) as error:
-                failure = error
-                continue
-            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-            return answer
-        raise failure
+        deadline = time.monotonic() + seconds
+        while True:
+            failure = "no broker is active"
+            for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
+                try:
+                    answer = line.ask(address, request, _TIMEOUT_MS)
+                except (ConnectionError, TimeoutError) as error:
+                    failure = str(error)
+                    continue
+                # A broker that has just started may not know an active broker, not even itself.
+                if answer.brokers:
+                    self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+                    return answer
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no broker answers at {self.bootstrap_servers}: {failure}")
+            time.sleep(POLL_SECONDS)
 
 
 class _Line:

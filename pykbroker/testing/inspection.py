@@ -446,12 +446,17 @@ class Inspected(ABC):
             _may_try_again(code, deadline, f"partition {topic}-{index}")
 
     def _patiently(self, node: int, request: T, code_of: Callable[[Any], int]) -> Any:
+        """Return a node's answer when it has no error. A node that restarts is asked again."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            answer = self._ask(node, request)
-            code = code_of(answer)
-            if not code:
-                return answer
+            try:
+                answer = self._ask(node, request)
+            except ConnectionError:
+                code: int = ErrorCode.NETWORK_EXCEPTION
+            else:
+                code = code_of(answer)
+                if not code:
+                    return answer
             _may_try_again(code, deadline, type(request).__name__)
 
 

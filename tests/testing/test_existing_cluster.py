@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import confluent_kafka
 import pytest
 
 import pykbroker
+from pykbroker.net.client import Disconnected
 from pykbroker.testing import Cluster, ExistingCluster, NotInThisProcess
 from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.messages.metadata import MetadataResponse
 
 PATIENCE_SECONDS = 60
 
@@ -59,6 +63,39 @@ def test_it_says_what_the_broker_itself_says(broker: pykbroker.Broker, outside: 
     outside.delete_topic("orders")
     with pytest.raises(LookupError, match="there is no topic orders"):
         outside.records("orders")
+
+
+def test_a_node_that_restarts_is_asked_again(outside: ExistingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second request or so is lost, as those are that a node gets while it restarts."""
+    chance = random.Random(1)
+    line = outside._lined
+    ask = line.ask
+    lost: set[str] = set()
+
+    def ask_or_lose(address: tuple[str, int], request: Any, timeout_ms: int) -> Any:
+        if chance.random() < 0.5:
+            lost.add(type(request).__name__)
+            raise Disconnected("the node restarts")
+        return ask(address, request, timeout_ms)
+
+    monkeypatch.setattr(line, "ask", ask_or_lose)
+    while not lost >= {"MetadataRequest", "CreateTopicsRequest", "ListGroupsRequest", "ListTransactionsRequest"}:
+        outside.create_topic("restarting")
+        assert outside.topics()["restarting"] == 1
+        outside.groups()
+        outside.transactions()
+        outside.delete_topic("restarting")
+
+
+def test_a_broker_that_knows_no_active_broker_is_asked_again(
+    outside: ExistingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = outside._lined
+    ask = line.ask
+    answers = [MetadataResponse(brokers=[]), MetadataResponse(brokers=[])]
+    monkeypatch.setattr(line, "ask", lambda *asked: answers.pop() if answers else ask(*asked))
+    assert len(outside._asked_nodes()) == 1
+    assert not answers
 
 
 def test_what_needs_a_node_in_this_process_is_named(outside: ExistingCluster) -> None:
