@@ -54,7 +54,7 @@ class SecureBroker(Broker, SecuredClients):
         self._credentials.open()
         try:
             super().start()
-            self._credentials.set_passwords(self._ask_controller, lambda: [self._image()])
+            self._credentials.set_passwords(self._change, lambda: [self._image()])
         except BaseException:
             self.stop()
             raise

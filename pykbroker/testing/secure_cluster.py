@@ -45,7 +45,7 @@ class SecureCluster(Cluster, SecuredClients):
         try:
             super().start(*nodes, timeout_seconds=timeout_seconds)
             if not self._has_passwords:
-                self._credentials.set_passwords(self._ask_controller, lambda: list(self._running.images().values()))
+                self._credentials.set_passwords(self._change, lambda: list(self._running.images().values()))
                 self._has_passwords = True
         except TimeoutError:
             raise

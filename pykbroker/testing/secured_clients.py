@@ -20,7 +20,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.sasl.scram import MECHANISMS, salted_password
 from pykbroker.tls.authority import Authority, Issued
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -109,27 +109,26 @@ class SecuredUsers:
 
     def set_passwords(
         self,
-        ask_controller: Callable[[AlterUserScramCredentialsRequest], Any],
+        change: Callable[[AlterUserScramCredentialsRequest, Callable[[Any], Any]], Any],
         images: Callable[[], list[MetadataImage]],
     ) -> None:
-        """Store the users' passwords if the mechanism is SCRAM, and wait until every node knows them. `images`: returns
-        the metadata of each node. Raises ConfigError for a password that is refused, and TimeoutError."""
+        """Store the users' passwords if the mechanism is SCRAM, and wait until every node knows them. `change`: sends a
+        request as `Arranged` does. `images`: returns the metadata of each node. Raises ConfigError for a password that
+        is refused, and TimeoutError."""
         if self.protocol == "SSL" or self.mechanism not in MECHANISMS:
             return
         mechanism = MECHANISMS[self.mechanism]
-        upsertions = []
         for name, password in self.users.items():
             salt = secrets.token_bytes(16)
             salted = salted_password(mechanism, password, salt, _ITERATIONS)
-            upsertions.append(
-                ScramCredentialUpsertion(
-                    name=name, mechanism=mechanism.number, iterations=_ITERATIONS, salt=salt, salted_password=salted
-                )
+            upsertion = ScramCredentialUpsertion(
+                name=name, mechanism=mechanism.number, iterations=_ITERATIONS, salt=salt, salted_password=salted
             )
+            try:
+                change(AlterUserScramCredentialsRequest(upsertions=[upsertion]), lambda answer: answer.results[0])
+            except KafkaError as error:
+                raise ConfigError(f"user {name}: {error.message}") from error
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        for row in ask_controller(AlterUserScramCredentialsRequest(upsertions=upsertions)).results:
-            if row.error_code:
-                raise ConfigError(f"user {row.user}: {row.error_message or ErrorCode.received(row.error_code).name}")
         while any((mechanism.number, name) not in image.scram for name in self.users for image in images()):
             if time.monotonic() > deadline:
                 raise TimeoutError("the users are not known to every broker")

@@ -14,6 +14,14 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError, TopicAuthori
 from pykbroker.__main__ import main
 from pykbroker.config.kinds import ConfigError
 from pykbroker.testing import SecureBroker
+from pykbroker.testing.secured_clients import SecuredUsers
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import KafkaError as KafkaProtocolError
+from pykbroker_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 
 FORMS = [
     pytest.param({"protocol": "SSL"}, id="SSL"),
@@ -80,6 +88,42 @@ def test_it_may_be_started_again(tmp_path: Path) -> None:
         assert not folder.exists()
     with broker:
         assert len(list(broker.records("orders"))) == 2
+
+
+class Electing(SecureBroker):
+    """Its controller is lost at the first request for passwords, and no longer the active one at the second."""
+
+    asked = 0
+
+    def _ask_controller(self, request: Any) -> Any:
+        if isinstance(request, AlterUserScramCredentialsRequest):
+            self.asked += 1
+            if self.asked == 1:
+                raise TimeoutError("no controller has answered")
+            if self.asked == 2:
+                code = ErrorCode.NOT_CONTROLLER
+                return AlterUserScramCredentialsResponse(
+                    results=[
+                        AlterUserScramCredentialsResult(user=one.name, error_code=code) for one in request.upsertions
+                    ]
+                )
+        return super()._ask_controller(request)
+
+
+def test_passwords_are_stored_by_the_controller_of_a_new_election() -> None:
+    with Electing(["alice"]) as broker:
+        known = broker._image().scram
+    assert {user for _, user in known} == {"admin", "alice"}
+
+
+def test_a_password_that_is_refused_is_named_with_its_user() -> None:
+    users = SecuredUsers(["alice"], "SASL_PLAINTEXT", "SCRAM-SHA-256")
+
+    def refuse(request: AlterUserScramCredentialsRequest, part: object) -> None:
+        raise KafkaProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "too few iterations")
+
+    with pytest.raises(ConfigError, match=r"^user admin: too few iterations$"):
+        users.set_passwords(refuse, list)
 
 
 def test_settings_of_each_client() -> None:
