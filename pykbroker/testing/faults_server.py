@@ -80,7 +80,7 @@ class FaultsServer:
         self._stop: asyncio.Event | None = None
         #: set when the address is taken, or cannot be
         self._is_there = threading.Event()
-        self._failure: OSError | None = None
+        self._failure: Exception | None = None
 
     @property
     def make_dispatcher(self) -> MakeDispatcher:
@@ -99,13 +99,18 @@ class FaultsServer:
         return f"http://{host_and_port(local_host(self._host), self._port)}/faults"
 
     def start(self) -> None:
-        """Take the address and serve it on a thread. Raises OSError."""
+        """Take the address and serve it on a thread. Raises OSError, or another exception that kept it from
+        serving."""
+        self._is_there.clear()
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
         self._thread.start()
         self._is_there.wait()
         if self._failure is not None:
             error, self._failure = self._failure, None
-            self.close()
+            self._thread.join()
+            self._thread = None
+            if not isinstance(error, OSError):
+                raise error
             reason = error.strerror or str(error)
             wanted = host_and_port(self._host, self._port)
             raise OSError(error.errno, f"Fault rules cannot be taken at {wanted}: {reason}") from error
@@ -118,15 +123,16 @@ class FaultsServer:
             return
         assert self._loop is not None
         assert self._stop is not None
-        try:
-            self._loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:
-            pass  # the address could not be taken, so the loop has ended
+        self._loop.call_soon_threadsafe(self._stop.set)
         thread.join()
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
+        except Exception as error:
+            if self._is_there.is_set():
+                raise
+            self._failure = error  # `start` raises it
         finally:
             self._is_there.set()
 
@@ -140,9 +146,6 @@ class FaultsServer:
         try:
             await server.open()
             self._port = server.port
-        except OSError as error:
-            self._failure = error
-        else:
             self._is_there.set()
             await self._stop.wait()
         finally:

@@ -304,8 +304,20 @@ def test_other_machines_reach_it_under_the_names_that_are_given() -> None:
 
 def test_one_address_is_taken_once(server: FaultsServer) -> None:
     other = FaultsServer(server.address)
-    with pytest.raises(OSError, match=r"Fault rules cannot be taken at 127\.0\.0\.1"):
-        other.start()
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"Fault rules cannot be taken at 127\.0\.0\.1"):
+            other.start()
+    other.close()
+
+
+def test_what_keeps_it_from_serving_is_raised_by_the_start() -> None:
+    """The name of the host is longer than names can be, which is not an OSError."""
+    before = threading.active_count()
+    server = FaultsServer(f"{'x' * 70}:0", ("kafka",))
+    with pytest.raises(UnicodeError):
+        server.start()
+    server.close()
+    assert threading.active_count() == before
 
 
 @pytest.mark.slow
