@@ -103,7 +103,7 @@ class KafkaUtils:
                 self.admin_client.create_topics([NewTopic(name, num_partitions, replication_factor)])
             except TopicAlreadyExistsError:
                 continue
-            self._wait_for_topic(name, is_there=True)
+            self._running._wait_for_topic(name, is_there=True)
 
     def delete_topics(self, topic_names: Iterable[str]) -> None:
         """Delete topics; unknown ones are ignored."""
@@ -114,13 +114,7 @@ class KafkaUtils:
                 self.admin_client.delete_topics([name])
             except UnknownTopicOrPartitionError:
                 continue
-            self._wait_for_topic(name, is_there=False)
-
-    def _wait_for_topic(self, name: str, *, is_there: bool) -> None:
-        _until(
-            lambda: (name in self._running.topics(internal=True)) == is_there,
-            f"topic {name} is {'not' if is_there else 'still'} there",
-        )
+            self._running._wait_for_topic(name, is_there=False)
 
     def send_messages(self, topic: str, messages: Iterable[tuple[Any, Any]]) -> None:
         """Send pairs of key and value, and wait until the broker has acknowledged them."""
