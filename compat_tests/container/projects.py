@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -104,7 +105,7 @@ class Project:
     def serves(self, *services: str) -> None:
         """Wait until each node reports that it serves."""
         for service in services:
-            wait_until(lambda service=service: self._healthy(service), f"{service} serves", timeout_s=PATIENCE_S)  # type: ignore[misc]
+            wait_until(partial(self._healthy, service), f"{service} serves", timeout_s=PATIENCE_S)
 
     def _healthy(self, service: str) -> bool:
         found = self.containers().get(service)
