@@ -27,7 +27,6 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
         16,
         "role, log, commit and waiting fetches meet here: its parts are apart, and each Produce goes through it",
     ),
-    "pykbroker_log.memory_disk.MemoryDisk": (37, 14, NOT_YET),
     "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),
     "pykbroker_log.segment.Segment": (56, 21, NOT_YET),
 }

@@ -49,7 +49,7 @@ def test_a_follower_leaves_the_room_of_the_metadata_log_alone(world: World) -> N
     """As on a leader, the room that is left on a full disk belongs to the metadata log."""
     partition, follower = followed(world)
     owner = Owner(world)
-    world.disk.capacity_bytes = world.disk._used + RESERVE
+    world.disk.capacity_bytes = world.disk.used_bytes + RESERVE
     world.space.keep_reserve(owner, ["d0"], RESERVE)
     owner.is_short_of_room = True
     world.space.reserve_given_up()

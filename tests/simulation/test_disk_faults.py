@@ -78,7 +78,7 @@ def test_a_full_disk_takes_no_writes_and_loses_none(play: Play, idempotent: bool
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, number)
             acknowledged.append(b"%d" % number * 1_000)
             sequence += 1
-        sim.disk.capacity_bytes = sim.disk._used + 500
+        sim.disk.capacity_bytes = sim.disk.used_bytes + 500
         for _ in range(5):
             answer = await produce(b"refused" * 1_000)
             assert (answer.error_code, answer.base_offset) == (STORAGE, -1)
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_at_the_end_of_a_segment(play: Play) -> None:
         await sim.create("t", {"internal.segment.bytes": "3000"})
         acknowledged: list[bytes] = []
         refused = 0
-        sim.disk.capacity_bytes = sim.disk._used + 10_000
+        sim.disk.capacity_bytes = sim.disk.used_bytes + 10_000
         for number in range(30):
             answer = await sim.produce("t", sim.batch(b"%03d" % number * 300))
             assert answer.error_code in (ErrorCode.NONE, STORAGE)
@@ -248,7 +248,7 @@ def test_a_full_disk_with_the_metadata_log_on_it_stops_no_node(play: Play) -> No
     async def scenario(sim: Sim) -> None:
         await sim.create("t")
         await sim.send("t", b"kept")
-        sim.disk.capacity_bytes = sim.disk._used + 100
+        sim.disk.capacity_bytes = sim.disk.used_bytes + 100
         assert (await sim.try_create("in-the-reserve")).error_code in (ErrorCode.NONE, STORAGE)
         await asyncio.sleep(10)
         assert sim.node.fatal is None

@@ -407,7 +407,7 @@ def test_a_copy_that_dies_of_sigbus_costs_the_directory_it_goes_to(play: Play, m
 def test_a_copy_that_does_not_fit_is_given_up(play: Play) -> None:
     async def scenario(sim: Sim) -> None:
         sent = await filled(sim)
-        sim.disk.capacity_bytes = sim.disk._used + 5_000
+        sim.disk.capacity_bytes = sim.disk.used_bytes + 5_000
         assert await alter(sim, "t", "/two") == ErrorCode.NONE
         await settled(sim)
         assert await where(sim, "t") == (["/one"], [])

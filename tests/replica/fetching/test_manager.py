@@ -80,7 +80,7 @@ def test_a_full_disk_is_waited_out() -> None:
     partition = node.follow()
     log = led((0, 1))
     node.lead(2, partition, log, 1)
-    node.world.disk.capacity_bytes = node.world.disk._used
+    node.world.disk.capacity_bytes = node.world.disk.used_bytes
     node.run(3)
     assert (partition.log.log_end_offset, partition.offline) == (0, False)
     node.world.disk.capacity_bytes = 1 << 40
@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_in_the_middle_of_an_answer_is_waited_out() -> None:
     log = led((0, 600))
     node.lead(2, partition, log, 1)
     size = sum(map(len, log.batches))
-    node.world.disk.capacity_bytes = node.world.disk._used + size * 6 // 10
+    node.world.disk.capacity_bytes = node.world.disk.used_bytes + size * 6 // 10
     node.run(3)
     assert 0 < partition.log.log_end_offset < 600
     node.world.disk.capacity_bytes = 1 << 40

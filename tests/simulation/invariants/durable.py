@@ -36,7 +36,7 @@ class DurableQuorum:
     def _entries(self) -> dict[str, Any]:
         if self._folder is None:
             assert self._disk is not None
-            self._folder = self._disk._find(FOLDER)
+            self._folder = self._disk.tree.find(FOLDER)
         return {} if self._folder is None else self._folder.synced
 
     def election(self) -> ElectionState | None:

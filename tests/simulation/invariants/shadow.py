@@ -179,5 +179,5 @@ def _data_of(segment: Any) -> bytearray:
     if file is not None:
         data: bytearray = file._node.data
         return data
-    node = segment.disk._find(segment.path(names.LOG))
+    node = segment.disk.tree.find(segment.path(names.LOG))
     return bytearray() if node is None else node.data
