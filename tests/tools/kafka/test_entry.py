@@ -49,3 +49,37 @@ def test_no_tool_imports_a_client_before_it_has_read_its_options() -> None:
     for path in heads:
         top = [node for node in parsed(path).body if type(node).__name__ == "ImportFrom"]
         assert not [node for node in top if getattr(node, "module", "") in late], path.name
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "said"),
+    [
+        ("localhost", "Invalid url in bootstrap.servers: localhost"),
+        ("a:1,b:c", "Invalid url in bootstrap.servers: b:c"),
+        ("a:65536", "Invalid port in bootstrap.servers: a:65536"),
+        (" , ", "No resolvable bootstrap urls given in bootstrap.servers"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics --list",
+        "consumer-groups --list",
+        "groups --list",
+        "client-metrics --list",
+        "configs --describe --entity-type topics",
+        "acls --list",
+        "log-dirs --describe",
+        "broker-api-versions",
+        "cluster cluster-id",
+        "leader-election --election-type preferred --all-topic-partitions",
+        "reassign-partitions --list",
+    ],
+)
+def test_an_address_that_is_none_is_named(
+    words: str, bootstrap: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No tool ends with a traceback, and none waits for a cluster that it has no address of."""
+    assert main([*words.split(), "--bootstrap-server", bootstrap]) == 1
+    # Like Apache Kafka's tool, acls prints its failures on standard output.
+    assert said in "".join(capsys.readouterr())
