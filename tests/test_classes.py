@@ -27,8 +27,16 @@ LEFT: Final[dict[str, tuple[int, int, str]]] = {
         16,
         "role, log, commit and waiting fetches meet here: its parts are apart, and each Produce goes through it",
     ),
-    "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),
-    "pykbroker_log.segment.Segment": (56, 21, NOT_YET),
+    "pykbroker_log.partition_log.PartitionLog": (
+        45,
+        16,
+        "tried: the part for truncation and compaction needed 14 members of the log, so it was a satellite of it",
+    ),
+    "pykbroker_log.segment.Segment": (
+        56,
+        21,
+        "tried: with indexes apart an append of one record takes 0.5 us more, 1.5 % of a Produce with 20 in flight",
+    ),
 }
 
 
