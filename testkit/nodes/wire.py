@@ -1,26 +1,41 @@
-"""A blocking client of one connection, and the few requests that most tests begin with."""
+"""A blocking client of one connection, and the few requests that most tests begin with.
+
+It sends requests or exact bytes, and it receives a message, a frame, or the reason why there is none. Responsible for
+the bytes of requests, for their correlation ids and for the end of a connection. Not responsible for many connections
+at once: a load takes `frame` and the socket, and waits by itself (bench/).
+
+It is one of the three Kafka clients in this repository, beside that of the node (pykbroker/net/client.py) and that of
+the tools (pykbroker/tools/cluster/node_connection.py). `tests/test_clients.py` lets no fourth in.
+"""
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import Enum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pykbroker_wire.apis import APIS
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import DecodeError, ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages import create_topics, incremental_alter_configs
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
 
 TOPIC, BROKER, GROUP = 2, 4, 32
+CLIENT_ID: Final = "test"
+_PIECE_BYTES: Final = 1 << 20
 _UNKNOWN_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -28,29 +43,82 @@ class Closed(ConnectionError):
     """The broker ended the connection."""
 
 
+class Verdict(Enum):
+    """The reason why there is no answer."""
+
+    CLOSED = "the connection was closed"
+    #: The time of the client was over, and the connection is open. A late answer would be taken for the next one.
+    SILENT = "no answer"
+
+
+CLOSED: Final = Verdict.CLOSED
+SILENT: Final = Verdict.SILENT
+
+
 def batch(*values: bytes, timestamp: int | None = None, **fields: Any) -> bytes:
     now_ms = time.time_ns() // 1_000_000 if timestamp is None else timestamp
     return build_batch([(None, value, (), now_ms) for value in values], **fields)
+
+
+def frame_of(
+    request: TopLevel, version: int | None = None, *, correlation_id: int = 1, client_id: str | None = CLIENT_ID
+) -> bytes:
+    """Return a whole request, size included. `version`: None is the newest one."""
+    return b"".join(encode_request(request.API_KEY, _version_of(request, version), correlation_id, client_id, request))
+
+
+def _version_of(request: TopLevel, version: int | None) -> int:
+    return APIS[request.API_KEY].max_version if version is None else version
+
+
+def framed(body: bytes) -> bytes:
+    """Return bytes with their size, whatever they are."""
+    return struct.pack(">i", len(body)) + body
+
+
+def any_header(
+    key: int, version: int, *, client_id: bytes = b"c", client_id_size: int | None = None, flexible: bool = False
+) -> bytes:
+    """Return a request header with correlation id 7, also of an API, a version or a client id that cannot be.
+
+    `flexible`: with the tags of header version 2, of which there are none."""
+    size = len(client_id) if client_id_size is None else client_id_size
+    return struct.pack(">hhih", key, version, 7, size) + client_id + (b"\0" if flexible else b"")
 
 
 class Wire:
     """`with Wire("localhost:9092") as wire: wire.call(request)`."""
 
     def __init__(
-        self, address: str, *, timeout: float = 10, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
+        self,
+        address: str,
+        *,
+        timeout: float = 10,
+        receive_buffer: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        client_id: str | None = CLIENT_ID,
+        source: str | None = None,
     ) -> None:
-        host, _, port = address.rpartition(":")
+        """Connect. `timeout`: the seconds for each piece of an answer. `source`: the own IP address."""
+        bracketed, _, port = address.rpartition(":")
+        # The brackets of an IPv6 address are no part of the name in a certificate.
+        host = bracketed.strip("[]")
         self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)
         try:
-            self.socket.connect((host.strip("[]"), int(port)))
+            if source is not None:
+                self.socket.bind((source, 0))
+            self.socket.connect((host, int(port)))
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         except BaseException:
             self.socket.close()
             raise
+        #: the client id of the next requests
+        self.client_id = client_id
         self._correlation_id = 0
 
     def __enter__(self) -> Self:
@@ -64,28 +132,88 @@ class Wire:
     def close(self) -> None:
         self.socket.close()
 
-    def send(self, request: Any, version: int | None = None) -> tuple[int, int]:
-        version = APIS[request.API_KEY].max_version if version is None else version
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def frame(self, request: TopLevel, version: int | None = None) -> bytes:
+        """Return the next request of this connection, size included, without sending it."""
         self._correlation_id += 1
-        frames = encode_request(request.API_KEY, version, self._correlation_id, "test", request)
-        self.socket.sendall(b"".join(frames))
-        return request.API_KEY, version
+        return frame_of(request, version, correlation_id=self._correlation_id, client_id=self.client_id)
+
+    def send(self, request: TopLevel, version: int | None = None) -> tuple[int, int]:
+        """Send a request. The result is what `receive` needs for its answer."""
+        self.socket.sendall(self.frame(request, version))
+        return request.API_KEY, _version_of(request, version)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send exactly these bytes. If the broker closes the connection before it has all, `answer` says it."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(data)
+
+    # -- receiving: a message, or a frame without its size -------------------------------------------------------------
+
+    def call(self, request: TopLevel, version: int | None = None) -> Any:
+        """Send a request and return its answer. Raises Closed and TimeoutError."""
+        api_key, version = self.send(request, version)
+        return self._answer_to_last(api_key, version, self.read_frame())
+
+    def ask(self, request: TopLevel, version: int | None = None, timeout_s: float | None = None) -> Any:
+        """Send a request. Return its answer, or CLOSED, or SILENT. Raises DecodeError for an answer of other bytes."""
+        self.send_bytes(self.frame(request, version))
+        frame = self.answer(timeout_s)
+        if isinstance(frame, Verdict):
+            return frame
+        return self._answer_to_last(request.API_KEY, _version_of(request, version), frame)
 
     def receive(self, api_key: int, version: int) -> Any:
-        size = int.from_bytes(self.read(4), "big")
-        return decode_response(api_key, version, self.read(size))[1]
+        """Return the next answer, which is one to a request of this API in this version."""
+        return decode_response(api_key, version, self.read_frame())[1]
+
+    def answer(self, timeout_s: float | None = None) -> bytes | Verdict:
+        """Return the next frame, or CLOSED, or SILENT. `timeout_s`: None is the timeout of this client."""
+        before = self.socket.gettimeout()
+        self.socket.settimeout(before if timeout_s is None else timeout_s)
+        try:
+            return self.read_frame()
+        except TimeoutError:
+            return SILENT
+        except Closed:
+            return CLOSED
+        finally:
+            self.socket.settimeout(before)
+
+    def read_frame(self) -> bytes:
+        """Return the next frame. Raises Closed and TimeoutError."""
+        return self.read(int.from_bytes(self.read(4), "big"))
 
     def read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            try:
-                piece = self.socket.recv(count - len(data))
-            except (ConnectionResetError, ssl.SSLEOFError) as error:
-                raise Closed(str(error)) from error
-            if not piece:
-                raise Closed("the broker closed the connection")
-            data += piece
-        return data
+        """Return exactly these bytes. Raises Closed and TimeoutError."""
+        data = self._piece(count) if count else b""
+        if len(data) == count:
+            return data
+        whole = bytearray(data)
+        while len(whole) < count:
+            whole += self._piece(count - len(whole))
+        return bytes(whole)
+
+    def _piece(self, most: int) -> bytes:
+        try:
+            piece = self.socket.recv(min(most, _PIECE_BYTES))
+        except (ConnectionResetError, ssl.SSLEOFError) as error:
+            raise Closed(str(error)) from error
+        if not piece:
+            raise Closed("the broker closed the connection")
+        return piece
+
+    def is_readable(self) -> bool:
+        """Return True if the next bytes or the end of a plain connection have arrived."""
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def has_ended(self) -> bool:
+        """Return True if the end of a plain connection has arrived, and no byte before it. Does not wait."""
+        try:
+            return self.is_readable() and not self.socket.recv(1, socket.MSG_PEEK)
+        except ConnectionResetError:
+            return True
 
     def closed_by_the_broker(self) -> bool:
         """Wait for the end."""
@@ -97,8 +225,11 @@ class Wire:
             return False
         return False
 
-    def call(self, request: Any, version: int | None = None) -> Any:
-        return self.receive(*self.send(request, version))
+    def _answer_to_last(self, api_key: int, version: int, frame: bytes) -> Any:
+        number, message = decode_response(api_key, version, frame)
+        if number != self._correlation_id:
+            raise DecodeError(f"the answer has correlation id {number}, the request has {self._correlation_id}")
+        return message
 
     # -- requests of most tests ----------------------------------------------------------------------------------------
 

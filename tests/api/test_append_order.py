@@ -21,7 +21,7 @@ from pykbroker.net.listener import Listener
 from pykbroker.replica.partition import Partition
 from pykbroker_log import validate
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.delete_records import DeleteRecordsRequest
 from pykbroker_wire.messages.end_txn import EndTxnRequest
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
@@ -34,6 +34,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
 from pykbroker_wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
+from testkit.nodes.wire import frame_of
 from tests.api.broker_half import Half
 from tests.net.fakes import FakeTransport, connect, feed
 from tests.replica.test_transactions import end as end_transaction
@@ -92,7 +93,7 @@ class Client:
         request = ProduceRequest(
             transactional_id="x" if fields else None, acks=acks, timeout_ms=1_000, topic_data=[topic]
         )
-        return b"".join(encode_request(0, VERSION, 1, "me", request))
+        return frame_of(request, VERSION, client_id="me")
 
     def send(self, *frames: bytes) -> None:
         """Send all frames in one piece."""

@@ -18,13 +18,13 @@ from pykbroker_log import validate
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.validate import CheckedBatch, RecordErrors
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, Codec
 from pykbroker_wire.records.record import encode_record
 from pykbroker_wire.stored.metadata import ConfigRecord, PartitionChangeRecord
 from testkit.logs.helpers import sealed
+from testkit.nodes.wire import frame_of
 from tests.api.broker_half import Half, through_bytes
 from tests.replica.world import NOW_MS, topic_id
 
@@ -123,7 +123,7 @@ def test_a_large_batch_is_looked_at_once_before_it_is_checked_elsewhere(
 
     monkeypatch.setattr("pykbroker_log.partition_log.validate", counted)
     asked = request(large())
-    frame = memoryview(bytearray(b"".join(encode_request(asked.API_KEY, VERSION, 1, "me", asked))[4:]))
+    frame = memoryview(bytearray(frame_of(asked, VERSION, client_id="me")[4:]))
     Dispatcher(half.services)(half.context(asked).peer, frame)
     half.loop.settle()
     assert looked == [True]

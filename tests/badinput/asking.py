@@ -1,88 +1,66 @@
-"""Decoded requests over a separate connection. The result is the decoded response, CLOSED or SILENT."""
+"""A client whose connection can be found in the log of a node, and what its tests prepare on that node."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from pykbroker_wire.headers import decode_response, encode_request
-from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykbroker_wire.primitives import TopLevel
-from tests.badinput.watched import CLOSED, SILENT, RawClient, WatchedNode
+from testkit.nodes.wire import Verdict, Wire
+from tests.badinput.watched import HOST
 
 CLIENT_ID = "badinput"
 
 
-class Asker:
-    def __init__(self, node: WatchedNode) -> None:
-        self.node = node
-        self.client = RawClient(node.port)
-        self._correlation_id = 0
+def _time_of(line: str) -> str:
+    """Return the time of a log line as text; "" for a line without one."""
+    return line[1:24] if line.startswith("[") else ""
 
-    def __enter__(self) -> Asker:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.client.socket.close()
+class Asker(Wire):
+    """`local_port` identifies it in the node's log."""
 
-    def ask(
-        self, request: TopLevel, version: int | None = None, timeout_s: float = 10, *, client_id: str = CLIENT_ID
-    ) -> Any:
-        """Return the decoded response, or CLOSED, or SILENT."""
-        version = request.MAX_VERSION if version is None else version
-        self._correlation_id += 1
-        frame = b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request))
-        answer = self.client.ask(frame, timeout_s)
-        if not isinstance(answer, bytes):
-            return answer
-        correlation_id, message = decode_response(request.API_KEY, version, answer)
-        assert correlation_id == self._correlation_id
-        return message
+    def __init__(self, port: int) -> None:
+        self._since = f"{datetime.now() - timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S,%f}"[:-3]
+        super().__init__(f"{HOST}:{port}", client_id=CLIENT_ID)
+        self.local_port = self.socket.getsockname()[1]
+
+    def said_in(self, log_file: Path) -> list[str]:
+        """Return the lines of a node's log about this connection, from its start on, because ports are used again."""
+        lines = log_file.read_text(errors="replace").splitlines()
+        return [line for line in lines if f"{HOST}:{self.local_port} " in line and _time_of(line) >= self._since]
+
+    def exchange(self, data: bytes) -> bytes | Verdict:
+        """Send exact bytes and return the frame of the answer, or CLOSED, or SILENT."""
+        self.send_bytes(data)
+        return self.answer()
 
     def is_served(self) -> None:
-        answer = self.ask(MetadataRequest(topics=[]))
-        assert answer is not CLOSED
-        assert answer is not SILENT
-        assert len(answer.brokers) == 1
+        assert len(self.call(MetadataRequest(topics=[])).brokers) == 1
 
     def make_topic(self, name: str, **configs: str) -> str:
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=1,
-            replication_factor=1,
-            configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
-        )
-        made = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10000)).topics[0]
+        """Create a topic, unless it is there, and wait until its partition has a leader."""
+        made = self.try_create(name, 1, 1, {key.replace("_", "."): value for key, value in configs.items()})
         assert made.error_code in (0, 36), made.error_message
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        while (
-            any(p.error_code for p in self.ask(request).topics[0].partitions) or self.ask(request).topics[0].error_code
-        ):
+        while (found := self.metadata(name).topics[0]).error_code or any(p.error_code for p in found.partitions):
             pass
         return name
 
     def topic_id(self, name: str) -> bytes:
-        topics = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics
-        return bytes(topics[0].topic_id)
+        return bytes(self.metadata(name).topics[0].topic_id)
 
     def make_coordinator(self) -> None:
-        while self.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
+        while self.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
             pass
 
-    def produce(
-        self,
-        topic: str,
-        records: bytes | None,
-        *,
-        acks: int = -1,
-        partition: int = 0,
-        transactional_id: str | None = None,
-        version: int = 9,
+    def try_produce(
+        self, topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0, version: int = 9
     ) -> Any:
         """Return the response for the partition, or CLOSED, or SILENT."""
         data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
-        request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=5000, topic_data=data)
+        request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5000, topic_data=data)
         answer = self.ask(request, version, 20)
-        return answer if answer in (CLOSED, SILENT) else answer.responses[0].partition_responses[0]
+        return answer if isinstance(answer, Verdict) else answer.responses[0].partition_responses[0]

@@ -25,7 +25,7 @@ def node() -> Iterator[WatchedNode]:
 
 @pytest.fixture(scope="session")
 def neighbour(node: WatchedNode) -> Iterator[Asker]:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         yield asker
 
 

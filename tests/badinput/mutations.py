@@ -16,10 +16,10 @@ import crc32c
 from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS, ApiKey
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import EncodeError, TopLevel
 from testkit.messages.catalogue import Maker, Style, entry
+from testkit.nodes.wire import frame_of
 from tests.log.produce_cases import CODECS, batch, record
 
 TOPIC = "hostile"
@@ -157,7 +157,7 @@ class _Plausible:
 
 
 def _encoded(message: TopLevel, version: int) -> bytes:
-    return b"".join(encode_request(message.API_KEY, version, 7, "hostile", message))
+    return frame_of(message, version, correlation_id=7, client_id="hostile")
 
 
 def _records(rng: random.Random) -> Hostile:

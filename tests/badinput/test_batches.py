@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from testkit.nodes.wire import CLOSED
 from tests.badinput.asking import Asker
-from tests.badinput.watched import CLOSED, WatchedNode
+from tests.badinput.watched import WatchedNode
 from tests.log.produce_cases import XERIAL, batch, record, zigzag, zstd_frame
 
 CORRUPT, TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 87, 32
@@ -91,12 +92,12 @@ def test_better_than_apache_kafka(name: str, node: WatchedNode) -> None:
 
 
 def _judge(node: WatchedNode, data: bytes | None, verdict: int) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("batches")
         for version in (7, 9, 12):
-            assert asker.produce(topic, data, version=version).error_code == verdict
-        assert asker.produce(topic, good()).error_code == 0
-        assert not node.said_about(asker.client)
+            assert asker.try_produce(topic, data, version=version).error_code == verdict
+        assert asker.try_produce(topic, good()).error_code == 0
+        assert not asker.said_in(node.log_file)
 
 
 @pytest.mark.slow
@@ -106,42 +107,42 @@ def test_a_bomb_is_refused_and_not_unpacked(codec: str, node: WatchedNode) -> No
     content = record(value=bytes(200 * 1024 * 1024))
     packed = gzip.compress(content, 6) if codec == "gzip" else zstd_frame(content)
     data = one(packed, attributes=1 if codec == "gzip" else 4)
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("batches")
         before = node.holds()["anonymous_kib"]
-        assert asker.produce(topic, data).error_code == TOO_LARGE
+        assert asker.try_produce(topic, data).error_code == TOO_LARGE
         assert node.holds()["anonymous_kib"] - before < 32 * 1024
-        assert asker.produce(topic, good()).error_code == 0
+        assert asker.try_produce(topic, good()).error_code == 0
 
 
 def test_idempotence(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("idempotence")
-        first = asker.produce(topic, good(pid=999_998, epoch=1, sequence=0))
-        again = asker.produce(topic, good(pid=999_998, epoch=1, sequence=0))
+        first = asker.try_produce(topic, good(pid=999_998, epoch=1, sequence=0))
+        again = asker.try_produce(topic, good(pid=999_998, epoch=1, sequence=0))
         assert (first.error_code, again.error_code, again.base_offset) == (0, 0, first.base_offset)
-        assert asker.produce(topic, good(pid=999_998, epoch=1, sequence=5)).error_code == 45
-        assert asker.produce(topic, good(pid=999_998, epoch=0, sequence=1)).error_code == 47
-        assert asker.produce(topic, good(pid=999_999, epoch=0, sequence=5)).error_code == 0
+        assert asker.try_produce(topic, good(pid=999_998, epoch=1, sequence=5)).error_code == 45
+        assert asker.try_produce(topic, good(pid=999_998, epoch=0, sequence=1)).error_code == 47
+        assert asker.try_produce(topic, good(pid=999_999, epoch=0, sequence=5)).error_code == 0
 
 
 def test_what_the_request_says_wrong(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("batches")
-        assert asker.produce(topic, good(attributes=0x10, pid=1, epoch=0, sequence=0)).error_code == 53
-        assert asker.produce(topic, good(), acks=2).error_code == 21
-        assert asker.produce(topic, good(), acks=-2).error_code == 21
-        assert asker.produce(topic, good(), partition=99).error_code == 3
-        assert asker.produce(topic, good(), partition=-1).error_code == 3
-        assert asker.produce("no-such-topic", good()).error_code == 3
-        assert asker.produce("../x", good()).error_code == 3
+        assert asker.try_produce(topic, good(attributes=0x10, pid=1, epoch=0, sequence=0)).error_code == 53
+        assert asker.try_produce(topic, good(), acks=2).error_code == 21
+        assert asker.try_produce(topic, good(), acks=-2).error_code == 21
+        assert asker.try_produce(topic, good(), partition=99).error_code == 3
+        assert asker.try_produce(topic, good(), partition=-1).error_code == 3
+        assert asker.try_produce("no-such-topic", good()).error_code == 3
+        assert asker.try_produce("../x", good()).error_code == 3
         compacted = asker.make_topic("compacted", cleanup_policy="compact")
-        assert asker.produce(compacted, good()).error_code == INVALID_RECORD
-        assert not node.said_about(asker.client)
+        assert asker.try_produce(compacted, good()).error_code == INVALID_RECORD
+        assert not asker.said_in(node.log_file)
 
 
 def test_an_error_nobody_waits_for_ends_the_connection(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("batches")
-        assert asker.produce(topic, good(crc=1), acks=0) is CLOSED
-        assert len(node.said_about(asker.client)) == 1
+        assert asker.try_produce(topic, good(crc=1), acks=0) is CLOSED
+        assert len(asker.said_in(node.log_file)) == 1

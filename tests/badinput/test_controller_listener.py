@@ -18,12 +18,12 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.processes import Process, format_combined
-from testkit.nodes.wire import Wire, batch
+from testkit.nodes.wire import CLOSED, Wire, any_header, batch, framed
 from testkit.ports import steady_port
 from tests.badinput import mutations
-from tests.badinput.test_frames import REFUSED, header
+from tests.badinput.asking import Asker
+from tests.badinput.test_frames import REFUSED
 from tests.badinput.test_hostile import attack
-from tests.badinput.watched import CLOSED, RawClient, framed, said_in
 
 pytestmark = pytest.mark.slow
 
@@ -96,9 +96,9 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
 @pytest.mark.parametrize("name", [name for name in REFUSED if name not in OWN])
 def test_closes_the_connection_and_says_so_once(name: str, controller: Controller) -> None:
     before = controller.metadata()
-    with RawClient(controller.port) as client:
-        assert client.ask(REFUSED[name]) is CLOSED
-        lines = said_in(controller.process.log, client)
+    with Asker(controller.port) as client:
+        assert client.exchange(REFUSED[name]) is CLOSED
+        lines = client.said_in(controller.process.log)
         assert len(lines) == 1, lines
         assert " INFO " in lines[0]
     assert controller.metadata() == before
@@ -109,11 +109,11 @@ def test_a_valid_header_with_a_garbage_body(key: int, version: int, controller: 
     """It covers every API of the listener. A body that cannot be decoded ends the connection."""
     before = controller.metadata()
     for body in (b"\xff" * 64, b"\x02" + b"\x7f" * 200):
-        with RawClient(controller.port) as client:
-            answer = client.ask(framed(header(key, version, flexible=True) + body))
+        with Asker(controller.port) as client:
+            answer = client.exchange(framed(any_header(key, version, flexible=True) + body))
             assert answer is CLOSED or isinstance(answer, bytes)
             if answer is CLOSED:
-                assert len(said_in(controller.process.log, client)) == 1
+                assert len(client.said_in(controller.process.log)) == 1
     assert controller.metadata() == before
 
 

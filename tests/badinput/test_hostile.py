@@ -18,6 +18,7 @@ import pytest
 
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from testkit.nodes.wire import Wire
 from tests.badinput import mutations
 from tests.badinput.asking import Asker
 from tests.badinput.watched import HOST, WatchedNode, watched_node
@@ -154,7 +155,7 @@ def attack(port: int, hostile: Iterator[mutations.Hostile]) -> Counter[str]:
         if idle:
             one = idle.pop()
         else:
-            one = socket.create_connection((HOST, port), 10)
+            one = Wire(f"{HOST}:{port}").socket
             selector.register(one, selectors.EVENT_READ)
         busy[one] = time.monotonic()
         try:
@@ -174,7 +175,7 @@ def attack(port: int, hostile: Iterator[mutations.Hostile]) -> Counter[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_hostile_client_disturbs_nobody_and_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with watched_node(CONFIG) as node, Asker(node) as asker:
+    with watched_node(CONFIG) as node, Asker(node.port) as asker:
         asker.make_topic(mutations.TOPIC)
         asker.make_topic(STOCK)
         asker.make_coordinator()

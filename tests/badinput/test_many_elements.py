@@ -15,10 +15,10 @@ from pykbroker.dispatch.rows import On, ServedApi
 from pykbroker.net.client import BrokerConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.apis import APIS
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 from pykbroker_wire.primitives import EncodeError, TopLevel
 from testkit.nodes.sim import Sim
+from testkit.nodes.wire import frame_of
 from testkit.simulated.cluster import PORT
 from tests.badinput.cost import Lines, Meter, counted_lines
 from tests.badinput.many_elements import WAYS, Array, Known, arrays
@@ -100,9 +100,8 @@ class Asked:
         request = array.request(count, way, self._known)
         version = encodable(request, array.path[0])
         if version is not None and self._door.name == "envelope":
-            parts = encode_request(array.key, version, 1, "asker", request)
             request = EnvelopeRequest(
-                request_data=b"".join(parts)[4:],
+                request_data=frame_of(request, version)[4:],
                 request_principal=encode_principal(f"User:{self._door.user}"),
                 client_host_address=b"\x7f\0\0\1",
             )

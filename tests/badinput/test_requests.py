@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages import alter_configs, incremental_alter_configs
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pykbroker_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -34,15 +33,16 @@ from pykbroker_wire.messages.offset_commit import (
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
 from pykbroker_wire.primitives import TopLevel
+from testkit.nodes.wire import CLOSED
 from tests.badinput.asking import Asker
-from tests.badinput.watched import CLOSED, WatchedNode
+from tests.badinput.watched import WatchedNode
 
 BAD_NAMES = ["../../etc/passwd", "..", ".", "", "x" * 250, "a\nb", "a b"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_topic_names(name: str, node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
         for version in (4, 9, 13):
             assert asker.ask(asked, version).topics[0].error_code == 17
@@ -50,12 +50,12 @@ def test_topic_names(name: str, node: WatchedNode) -> None:
             CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
         )
         assert made.topics[0].error_code == 17
-        assert not node.said_about(asker.client)
+        assert not asker.said_in(node.log_file)
     assert not any("etc/passwd" in line for line in node.log())
 
 
 def test_create_topics(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
 
         def verdict(name: str, partitions: int, factor: int) -> int:
             topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
@@ -68,7 +68,7 @@ def test_create_topics(node: WatchedNode) -> None:
 
 
 def test_fetch(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("fetched")
 
         def verdict(name: str = topic, partition: int = 0, offset: int = 0, version: int = 11, **fields: Any) -> int:
@@ -92,29 +92,25 @@ def test_fetch(node: WatchedNode) -> None:
 
 @pytest.mark.slow
 def test_a_fetch_that_waits_forever_leaves_with_its_client(node: WatchedNode) -> None:
-    with Asker(node) as maker:
+    with Asker(node.port) as maker:
         topic = maker.make_topic("fetched")
     before = node.holds()
     asked = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])
-    askers = [Asker(node) for _ in range(30)]
+    askers = [Asker(node.port) for _ in range(30)]
     for asker in askers:
         request = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**31 - 1, session_epoch=-1, topics=[asked])
-        asker.client.send(_frame(request, 11))
+        asker.send(request, 11)
     held = node.settles({"parked_fetches": before["parked_fetches"] - 1}, 0.5)
     assert held["parked_fetches"] == before["parked_fetches"] + 30
     for asker in askers:
-        asker.client.socket.close()
+        asker.close()
     goal = {name: before[name] for name in ("parked_fetches", "connections", "unanswered", "sockets")}
     held = node.settles(goal)
     assert all(held[name] <= goal[name] for name in goal), (held, goal)
 
 
-def _frame(request: FetchRequest, version: int) -> bytes:
-    return b"".join(encode_request(request.API_KEY, version, 1, "badinput", request))
-
-
 def test_offsets(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("fetched")
 
         def listed(timestamp: int) -> int:
@@ -134,7 +130,7 @@ def test_offsets(node: WatchedNode) -> None:
 
 
 def test_groups(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         asker.make_coordinator()
         topic = asker.make_topic("fetched")
         assert asker.ask(FindCoordinatorRequest(key="g", key_type=5), 3).error_code == 42
@@ -194,17 +190,17 @@ def test_groups(node: WatchedNode) -> None:
         assert committed(name="no-such-topic") == 3
         assert committed(generation=7, member="ghost") == 25
         assert committed("no-such-group", generation=7, member="ghost") == 22
-        assert not node.said_about(asker.client)
+        assert not asker.said_in(node.log_file)
 
 
 def test_producer_ids(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         assert asker.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)).error_code == 42
         assert asker.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)).error_code == 0
 
 
 def test_configs(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("fetched")
 
         def set_to(key: str, value: str) -> int:
@@ -230,7 +226,7 @@ def test_configs(node: WatchedNode) -> None:
 
 def test_never_minus_one(node: WatchedNode) -> None:
     """Apache Kafka answers UNKNOWN_SERVER_ERROR to these, although a client could know that they are wrong."""
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("fetched")
         for count in (10_003, 2**31 - 1):
             asked = CreatePartitionsTopic(name=topic, count=count, assignments=None)
@@ -244,7 +240,7 @@ def test_never_minus_one(node: WatchedNode) -> None:
 
 
 def test_transactions(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         topic = asker.make_topic("transactions")
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
         while asker.ask(request).coordinators[0].error_code:
@@ -278,7 +274,7 @@ def test_transactions(node: WatchedNode) -> None:
 
 
 def test_heartbeats_of_consumer_groups(node: WatchedNode) -> None:
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         asker.make_coordinator()
         fine: dict[str, Any] = {"group_id": "modern", "member_id": "m", "subscribed_topic_names": ["nowhere"]}
         fine |= {"rebalance_timeout_ms": 1000, "topic_partitions": []}
@@ -297,6 +293,6 @@ def test_heartbeats_of_consumer_groups(node: WatchedNode) -> None:
 
 def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
     """Until share groups are supported, their requests are not advertised."""
-    with Asker(node) as asker:
+    with Asker(node.port) as asker:
         assert asker.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="m"), 1) is CLOSED
-        assert len(node.said_about(asker.client)) == 1
+        assert len(asker.said_in(node.log_file)) == 1

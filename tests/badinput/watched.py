@@ -1,4 +1,4 @@
-"""A real node that reports its resources, and a client that sends exactly the bytes of the test.
+"""A real node that reports its resources.
 
 As a program it is `pykbroker start` with a reader of its standard input: each line is answered with one line of JSON.
 """
@@ -6,8 +6,6 @@ As a program it is `pykbroker start` with a reader of its standard input: each l
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -15,89 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
 ROOTS = [Path(__file__).resolve().parents[2] / name for name in ("", "wire", "log", "raft")]
-
-
-class Closed:
-    """The node ended the connection without a response."""
-
-    def __repr__(self) -> str:
-        return "closed"
-
-
-class Silent:
-    """No response within the timeout of the client; the connection is open."""
-
-    def __repr__(self) -> str:
-        return "silent"
-
-
-CLOSED, SILENT = Closed(), Silent()
-Answer = bytes | Closed | Silent
-
-
-def _time_of(line: str) -> str:
-    """Return the time of a log line as text; "" for a line without one."""
-    return line[1:24] if line.startswith("[") else ""
-
-
-class RawClient:
-    """One connection. `local_port` identifies it in the node's log."""
-
-    def __init__(self, port: int, timeout_s: float = 10) -> None:
-        self.socket = socket.create_connection((HOST, port), timeout_s)
-        self.local_port = self.socket.getsockname()[1]
-        self.since = f"{datetime.now() - timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S,%f}"[:-3]
-
-    def __enter__(self) -> RawClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, data: bytes) -> None:
-        try:
-            self.socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the node has closed it: `receive` returns that
-
-    def receive(self, timeout_s: float = 10) -> Answer:
-        """Return the next response without its size."""
-        try:
-            return self._exactly(int.from_bytes(self._exactly(4, timeout_s), "big"), timeout_s)
-        except TimeoutError:
-            return SILENT
-        except (EOFError, ConnectionResetError, BrokenPipeError):
-            return CLOSED
-
-    def ask(self, data: bytes, timeout_s: float = 10) -> Answer:
-        self.send(data)
-        return self.receive(timeout_s)
-
-    def _exactly(self, count: int, timeout_s: float) -> bytes:
-        self.socket.settimeout(timeout_s)
-        data = bytearray()
-        while len(data) < count:
-            part = self.socket.recv(count - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return bytes(data)
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def said_in(log_file: Path, client: RawClient) -> list[str]:
-    """Return the lines of a node's log about a connection, from its start on, because ports are used again."""
-    lines = log_file.read_text(errors="replace").splitlines()
-    return [line for line in lines if f"{HOST}:{client.local_port} " in line and _time_of(line) >= client.since]
 
 
 class WatchedNode:
@@ -110,10 +30,6 @@ class WatchedNode:
 
     def log(self) -> list[str]:
         return self.log_file.read_text(errors="replace").splitlines()
-
-    def said_about(self, client: RawClient) -> list[str]:
-        """Return its log lines since it connected, because ports are used again after thousands of connections."""
-        return said_in(self.log_file, client)
 
     def complaints(self) -> list[str]:
         """Return log lines that no client may provoke, each with the traceback after it."""

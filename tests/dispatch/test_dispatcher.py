@@ -20,10 +20,11 @@ from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykbroker_wire.messages.produce import ProduceRequest, ProduceResponse
+from testkit.nodes.wire import frame_of
 from tests.net.fakes import FakeLoop
 
 HEARTBEAT = 12
@@ -56,7 +57,7 @@ def dispatcher() -> Made:
 
 
 def frame(message: Any, version: int, correlation_id: int = 5) -> memoryview:
-    return memoryview(bytearray(b"".join(encode_request(message.API_KEY, version, correlation_id, "me", message))))[4:]
+    return memoryview(bytearray(frame_of(message, version, correlation_id=correlation_id, client_id="me")))[4:]
 
 
 HEART = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

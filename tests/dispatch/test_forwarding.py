@@ -20,7 +20,7 @@ from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import RequestHeader, decode_response, encode_request
+from pykbroker_wire.headers import RequestHeader, decode_response
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pykbroker_wire.messages.alter_partition_reassignments import (
@@ -59,6 +59,7 @@ from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
 from pykbroker_wire.primitives import TopLevel
+from testkit.nodes.wire import frame_of
 from tests.api.broker_half import Half
 from tests.deny_all import DenyAll
 
@@ -76,7 +77,7 @@ class Wire:
 
     def frame(self, request: Any, version: int | None = None) -> memoryview:
         chosen = request.MAX_VERSION if version is None else version
-        return memoryview(b"".join(encode_request(request.API_KEY, chosen, 9, "me", request))[4:])
+        return memoryview(frame_of(request, chosen, correlation_id=9, client_id="me")[4:])
 
     def send(self, request: Any, version: int | None = None) -> Any:
         return self.dispatcher(self.peer, self.frame(request, version))

@@ -27,13 +27,14 @@ from hypothesis.stateful import (
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.sasl.sasl_client import Login, LoginRefused, ScramClient
 from pykbroker_wire.apis import ApiKey
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
 from testkit.certificates import client_context, client_identity
+from testkit.nodes.wire import frame_of
 from tests.net.any_client import DEADLINE_SECONDS, FRAME_BYTES, MECHANISMS, PASSWORDS, SCRAM, AnyClient, SentFrame
 from tests.tls.test_tls_layer import server_context
 
@@ -92,7 +93,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     def request(self, message: TopLevel, version: int) -> bytes:
         self.number += 1
-        return b"".join(encode_request(message.API_KEY, version, self.number, "client", message))[4:]
+        return frame_of(message, version, correlation_id=self.number, client_id="client")[4:]
 
     def token(self, data: bytes, version: int, proves: str = "") -> None:
         if self.version == 1:

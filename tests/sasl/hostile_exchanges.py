@@ -26,9 +26,10 @@ from pykbroker.sasl.scram import (
 )
 from pykbroker.sasl.server_authenticator import ListenerRules, SaslStep, ServerAuthenticator
 from pykbroker_wire.apis import ApiKey
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
+from testkit.nodes.wire import frame_of
 from tests.net.any_client import MECHANISMS, PASSWORDS, SCRAM, STORED, authentication
 
 RULES: Final = authentication().rules
@@ -51,7 +52,7 @@ class Target:
         self._ask(SaslHandshakeRequest(mechanism=mechanism), version)
 
     def _ask(self, message: Any, version: int) -> SaslStep:
-        return self.frame(b"".join(encode_request(message.API_KEY, version, 7, "c", message))[4:])
+        return self.frame(frame_of(message, version, correlation_id=7, client_id="c")[4:])
 
     def frame(self, data: bytes) -> SaslStep:
         if not self.is_over:
@@ -399,7 +400,7 @@ def mutated_frame(chance: Random, target: Target) -> None:
     message = SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode())
     if mechanism == "PLAIN":
         message = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{changed_text(chance, 'x')}".encode())
-    data = b"".join(encode_request(message.API_KEY, chance.randrange(3), 7, "c", message))[4:]
+    data = frame_of(message, chance.randrange(3), correlation_id=7, client_id="c")[4:]
     target.frame(changed_bytes(chance, data))
     if not target.is_over:
         target.frame(changed_bytes(chance, data))

@@ -25,12 +25,13 @@ from pykbroker.sasl.server_authenticator import MAX_FRAMES, ListenerRules, Mecha
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykbroker_wire.primitives import TopLevel
+from testkit.nodes.wire import frame_of
 from tests.net.fakes import FakeLoop, FakeRuntime, FakeTransport, connect, feed, frame, make_listener
 
 PASSWORDS = {"user_alice": "alice-secret", "user_bob": "bob-secret"}
@@ -116,7 +117,7 @@ def decoded(api_key: int, version: int, data: bytes) -> Any:
 
 
 def request(message: TopLevel, version: int) -> bytes:
-    return b"".join(encode_request(message.API_KEY, version, 7, "client", message))
+    return frame_of(message, version, correlation_id=7, client_id="client")
 
 
 METADATA = request(MetadataRequest(topics=None), 9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from pykbroker.sasl.sasl_client import Login
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages import alter_configs as legacy
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -30,7 +28,7 @@ from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
 from testkit.certificates import authority, node_identity
-from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch
+from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch, frame_of
 from tests.node.secured_listeners.test_tls_listeners import Secured
 
 USERS = ("mallory", "Mallory", "mall")
@@ -195,7 +193,7 @@ def test_the_id_of_a_topic_opens_nothing(node: Locked, mallory: Wire) -> None:
 
 def envelope(principal: bytes, inner: Any = None, version: int = 7) -> EnvelopeRequest:
     inner = inner or CreateTopicsRequest(topics=[CreatableTopic(name="forged", num_partitions=1, replication_factor=1)])
-    data = b"".join(encode_request(inner.API_KEY, version, 1, "c", inner))[4:]
+    data = frame_of(inner, version, client_id="c")[4:]
     return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\0\0\1")
 
 
@@ -387,5 +385,4 @@ def test_its_settings_open_no_other_resource(mallory: Wire) -> None:
 
 def test_nothing_listens_but_what_the_file_names(node: Locked, tmp_path: Path) -> None:
     assert sorted(each.name for each in node.node.listeners) == ["CLIENTS", "CONTROLLER", "PLAINTEXT", "SSL"]
-    with socket.create_connection(("localhost", int(node.address("CLIENTS").rpartition(":")[2]))):
-        pass
+    Wire(node.address("CLIENTS")).close()

@@ -21,7 +21,6 @@ from pykbroker.sasl import sasl_connection
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
@@ -39,7 +38,7 @@ from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
 from testkit.certificates import client_context, node_properties
 from testkit.nodes.secured_trio import PLAIN, log_in
-from testkit.nodes.wire import Closed, Wire
+from testkit.nodes.wire import Closed, Wire, frame_of
 from tests.node.secured_listeners.test_tls_listeners import Secured
 
 USERS: Final = ("mallory", "broker", "admin")
@@ -122,7 +121,7 @@ def frames(steps: list[Step]) -> tuple[bytes, int]:
     numbers = count(1)
 
     def request(message: Any, version: int) -> bytes:
-        return b"".join(encode_request(message.API_KEY, version, next(numbers), "c", message))
+        return frame_of(message, version, correlation_id=next(numbers), client_id="c")
 
     data = b""
     allowed = 0
@@ -158,23 +157,18 @@ def frames(steps: list[Step]) -> tuple[bytes, int]:
 
 def say(node: Secured, listener: str, data: bytes, cuts: list[int], tls: ssl.SSLContext | None) -> None:
     """Send the pieces, and wait for the end of the connection."""
-    host, _, port = node.address(listener).rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as plain:
-        connection = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+    with Wire(node.address(listener), timeout=PATIENCE_S, tls=tls) as wire:
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for cut in [*cuts, len(data)]:
                 piece, data = data[:cut], data[cut:]
                 if piece:
-                    connection.sendall(piece)
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(65536):
+                    wire.socket.sendall(piece)
+            wire.socket.shutdown(socket.SHUT_WR)
+            while wire.socket.recv(65536):
                 pass
         except (OSError, ValueError):
             # It ended before everything was sent.
             pass
-        finally:
-            connection.close()
 
 
 @pytest.mark.slow
@@ -216,7 +210,7 @@ def as_user(node: Secured, user: str, listener: str = "CONTROLLER") -> Wire:
 
 
 def envelope(inner: Any, version: int, principal: bytes, host: bytes = b"\x7f\0\0\1") -> EnvelopeRequest:
-    data = b"".join(encode_request(inner.API_KEY, version, 1, "c", inner))[4:]
+    data = frame_of(inner, version, client_id="c")[4:]
     return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=host)
 
 

@@ -6,15 +6,12 @@ Each kind of request would fill at least 20 MB if the node kept the names, and t
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from pykbroker_wire.apis import APIS
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
@@ -174,17 +171,15 @@ def pipelined(address: str, kind: Kind, numbers: range) -> None:
     """Send requests, each with its own client id."""
     make, version, _ = kind
     with Wire(address, timeout=60) as wire:
-        wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(numbers.start, numbers.stop, IN_FLIGHT):
             asked = range(start, min(start + IN_FLIGHT, numbers.stop))
             frames = []
             for number in asked:
-                request = make(number)
-                used = APIS[request.API_KEY].max_version if version < 0 else version
-                frames += encode_request(request.API_KEY, used, number, long_name(number), request)
+                wire.client_id = long_name(number)
+                frames.append(wire.frame(make(number), None if version < 0 else version))
             wire.socket.sendall(b"".join(frames))
             for _ in asked:
-                wire.read(int.from_bytes(wire.read(4), "big"))
+                wire.read_frame()
 
 
 def run(node: tuple[Process, str, str], name: str, factor: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,12 +20,11 @@ import pytest
 from pykbroker.runtime.descriptor_budget import divide
 from pykbroker.sasl.sasl_client import Login
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from testkit.certificates import client_context, node_properties
-from testkit.nodes.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch, frame_of
 from tests.node.secured_listeners.test_tls_listeners import Secured
 
 POINTS: Final = ",".join(
@@ -50,7 +48,7 @@ PROPERTIES: Final = {
     # No connection ends during the test.
     "pykbroker.connection.request.receive.timeout.ms": "600000",
 }
-HANDSHAKE: Final = b"".join(encode_request(17, 1, 1, "c", SaslHandshakeRequest(mechanism="PLAIN")))
+HANDSHAKE: Final = frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1, client_id="c")
 KINDS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONTROLLERS: Final = {"CONTROLLER": "PLAINTEXT", "LOCKED": "SASL_SSL"}
 KB: Final = 1024
@@ -194,11 +192,10 @@ def test_connections_that_ended_in_a_handshake_leave_no_memory(tmp_path: Path) -
         data = hello()
 
         def end_some(count: int) -> None:
-            host, _, port = node.address("SSL").rpartition(":")
             for _ in range(count):
-                with socket.create_connection((host, int(port)), timeout=60) as connection:
-                    connection.sendall(data)
-                    assert connection.recv(1)
+                with Wire(node.address("SSL"), timeout=60) as wire:
+                    wire.send_bytes(data)
+                    assert wire.read(1)
 
         end_some(50)
         gc.collect()

@@ -20,7 +20,6 @@ import pykbroker
 from pykbroker.dispatch.principals import encode_principal
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.json_form import to_json
 from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.messages.alter_user_scram_credentials import (
@@ -34,7 +33,7 @@ from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.primitives import Message
 from testkit.messages.catalogue import cases, make
 from testkit.nodes.sim import BROKER, TOPIC
-from testkit.nodes.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch, frame_of
 
 NAME = "kafka.request.logger"
 LOGGERS = 8
@@ -175,7 +174,7 @@ def test_the_principal_is_that_of_the_client_behind_the_envelope(
     turn_on(wire)
     kept.take()
     topics = [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
-    frame = b"".join(encode_request(19, 7, 5, "her\r\nclient\u2028\x9b", CreateTopicsRequest(topics=topics)))
+    frame = frame_of(CreateTopicsRequest(topics=topics), 7, correlation_id=5, client_id="her\r\nclient\u2028\x9b")
     port = next(each.port for each in broker._node.listeners if each.name == "CONTROLLER")
     with Wire(f"127.0.0.1:{port}") as node:
         request = EnvelopeRequest(

@@ -1,6 +1,9 @@
 """The common part of all simulated clients: a connection per broker, lost responses, repeated requests, leaders,
 coordinators.
 
+They are no Kafka client of their own. Each connection is one of the node's client (pykbroker/net/client.py), which the
+virtual loop and the network in memory drive as they drive a node's. This room decides what is asked, and when again.
+
 A request is sent until there is a response, as clients do within their delivery timeout. `Trouble` sets how often a
 response is lost (the connection is cut after the request was sent) and how often a request arrives a second time, late.
 A client that retransmits, or gave up a connection, leaves such requests in the network.
