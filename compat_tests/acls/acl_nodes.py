@@ -6,7 +6,6 @@ connection identifies the client. Until the first rules exist, every operation w
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,16 +14,16 @@ from typing import Any
 from compat_tests.acls.acl_cases import CLIENT, DOOMED, MINE, MINE_NEW, OTHER, RECORDS, TOPICS, Case, Values
 from compat_tests.acls.acl_clients import CLIENTS, EVERYTHING, NONE, AclClient, rules_of_nodes
 from compat_tests.acls.acl_requests import build
-from compat_tests.differential.link import Link
 from compat_tests.differential.plain import Symbols
 from compat_tests.differential.session import NOW_MS, Step
 from compat_tests.node import Node, Pykbroker
 from compat_tests.sasl.secured import MODULES, Ports
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.create_acls import CreateAclsRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
+from testkit.nodes.wire import Wire
 from testkit.oracle.kafka import ApacheKafka
 
 PATIENCE_S = 30.0
@@ -43,28 +42,18 @@ CONFIG = {
 }
 
 
-class LoggedInLink(Link):
-    """A connection of a client of the matrix: logged in, or from the address that identifies the client."""
-
-    def __init__(self, port: int, client: AclClient, on: On) -> None:
-        super().__init__("localhost", port)
-        source = (client.host, 0) if on is On.CONTROLLER else None
-        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if on is On.BROKER:
-            self._log_in(client)
-
-    def _log_in(self, client: AclClient) -> None:
+def logged_in(port: int, client: AclClient, on: On) -> Wire:
+    """Return a connection of a client of the matrix: logged in, or from the address that identifies the client."""
+    source = client.host if on is On.CONTROLLER else None
+    wire = Wire(f"127.0.0.1:{port}", timeout=PATIENCE_S, client_id="matrix", source=source)
+    if on is On.BROKER:
         for api, values in (
             ("SaslHandshake", {"mechanism": "PLAIN"}),
             ("SaslAuthenticate", {"auth_bytes": f"\0{client.name}\0{client.password}".encode()}),
         ):
-            request = build(api, 1, values, {})
-            self.send(b"".join(encode_request(request.API_KEY, 1, 0, "matrix", request)))
-            frame = self.receive(PATIENCE_S)
-            assert isinstance(frame, bytes), f"{client.name} could not log in: {frame}"
-            _, answer = decode_response(request.API_KEY, 1, frame)
-            assert answer.error_code == 0, answer  # type: ignore[attr-defined]
+            answer = wire.call(build(api, 1, values, {}), 1)
+            assert answer.error_code == 0, f"{client.name} could not log in: {answer}"
+    return wire
 
 
 class GuardedNode:
@@ -73,7 +62,7 @@ class GuardedNode:
     def __init__(self, node: Node, ports: Ports) -> None:
         self.node = node
         self._ports = {On.BROKER: ports.sasl, On.CONTROLLER: ports.plain + 1}
-        self._links: dict[tuple[str, On], LoggedInLink] = {}
+        self._links: dict[tuple[str, On], Wire] = {}
         self.topic_ids: dict[str, bytes] = {}
         self._texts = {
             f"localhost:{ports.sasl}": "‹clients›",
@@ -91,7 +80,7 @@ class GuardedNode:
     def receive(self, client: AclClient, on: On, case: Case, version: int) -> Step:
         name = APIS[case.key].name
         link = self._links[client.name, on]
-        frame = link.receive(ANSWER_TIMEOUT_S)
+        frame = link.answer(ANSWER_TIMEOUT_S)
         if not isinstance(frame, bytes) or case.alone:
             self._links.pop((client.name, on)).close()
         if not isinstance(frame, bytes):
@@ -113,14 +102,12 @@ class GuardedNode:
     def _send(self, client: AclClient, on: On, request: TopLevel, version: int) -> None:
         link = self._links.get((client.name, on))
         if link is None:
-            link = self._links[client.name, on] = LoggedInLink(self._ports[on], client, on)
-        link.send(b"".join(encode_request(request.API_KEY, version, 1, "matrix", request)))
+            link = self._links[client.name, on] = logged_in(self._ports[on], client, on)
+        link.send_bytes(link.frame(request, version))
 
     def _answer(self, client: AclClient, on: On, request: TopLevel, version: int) -> Any:
         self._send(client, on, request, version)
-        frame = self._links[client.name, on].receive(PATIENCE_S)
-        assert isinstance(frame, bytes), f"{type(request).__name__}: {frame}"
-        return decode_response(request.API_KEY, version, frame)[1]
+        return self._links[client.name, on].receive(request.API_KEY, version)
 
     # The resources of the matrix.
 

@@ -1,4 +1,7 @@
-"""The connection of a script to one node. Every request and answer is kept for the comparison.
+"""The connections of a script to one node. Every request and answer is kept for the comparison.
+
+The connections are those of the tests' client (testkit/nodes/wire.py), which knows nothing of scripts. A Session keeps
+the steps and no connection does, because each step has the label that its script gave it.
 
 A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` sends a
 request in every version that can encode it; `call` sends it once; `raw` sends bytes. Methods with `make_` or `until_`
@@ -16,10 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compat_tests.differential.link import Link, Verdict
 from compat_tests.differential.plain import Symbols
 from pykbroker_wire.apis import APIS, ApiKey
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -39,6 +41,7 @@ from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffse
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 from pykbroker_wire.records.batch import build_batch
+from testkit.nodes.wire import CLOSED, Verdict, Wire
 
 CLIENT_ID = "differential"
 ANSWER_TIMEOUT_S = 6.0
@@ -68,11 +71,6 @@ class Step:
         return f"{self.label} [{self.api} v{self.version}]" if self.api else self.label
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
 class Session:
     def __init__(
         self,
@@ -84,14 +82,13 @@ class Session:
         nodes: Mapping[str, str] | None = None,
     ) -> None:
         """`nodes`: the addresses of other nodes, by the name of the link on which a script reaches them."""
-        self._address = _host_and_port(address)
-        self._nodes = {name: _host_and_port(other) for name, other in (nodes or {}).items()}
+        self._address = address
+        self._nodes = nodes or {}
         self._script = script
         self._run = run
         self._texts = {f"-{run}": ""} | texts if run else texts
         self._symbols = Symbols(self._texts, NOW_MS, wording=wording)
-        self._links: dict[str, Link] = {}
-        self._correlation_id = 0
+        self._links: dict[str, Wire] = {}
         self._topics = 0
         self._marker = ""
         self._marks = 0
@@ -144,34 +141,25 @@ class Session:
         self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID
     ) -> None:
         """Send without waiting; `receive` takes the answer."""
-        version = request.MAX_VERSION if version is None else version
-        self._correlation_id += 1
-        self._link(link).send(
-            b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request))
-        )
+        wire = self._link(link)
+        wire.client_id = client_id
+        wire.send_bytes(wire.frame(request, version))
 
     def receive(
         self, label: str, request: TopLevel, version: int | None = None, *, link: str = "", closes: bool = False
     ) -> Any:
         version = request.MAX_VERSION if version is None else version
-        frame = self._link(link).receive(ANSWER_TIMEOUT_S)
-        answer = self._decode(request.API_KEY, version, frame)
+        answer = self._decode(request.API_KEY, version, self._answer(link, ANSWER_TIMEOUT_S))
         self._keep(label, request.API_KEY, version, self._symbols.message(request), answer, closes)
         return answer if isinstance(answer, TopLevel) else None
 
     def raw(self, label: str, data: bytes, *, api: int | None = None, version: int = 0, closes: bool = False) -> None:
         """Send bytes, with their size, on a connection of their own; the answer is `api`'s in `version`, or bytes."""
-        link = Link(*self._address)
-        try:
-            link.send(data)
-            frame = link.receive(ANSWER_TIMEOUT_S)
-        finally:
-            link.close()
+        with Wire(self._address) as wire:
+            wire.send_bytes(data)
+            frame = wire.answer(ANSWER_TIMEOUT_S)
         answer = frame if api is None else self._decode(api, version, frame)
         self._keep(label, api, version, data[:40].hex(), answer, closes)
-
-    def frame(self, request: TopLevel, version: int, correlation_id: int = 7) -> bytes:
-        return b"".join(encode_request(request.API_KEY, version, correlation_id, CLIENT_ID, request))
 
     def note(self, label: str, value: Any, api: str = "") -> None:
         """Compare a value that a script has computed from answers. `api`: the API whose masks apply to it."""
@@ -230,15 +218,25 @@ class Session:
         else:
             answered = answer.hex() if isinstance(answer, bytes) else answer
             fault = "" if isinstance(answer, bytes) else answer
-        if closes and answer is not Verdict.CLOSED:
+        if closes and answer is not CLOSED:
             fault = "the connection had to be closed, and was not"
         elif not closes and isinstance(answer, Verdict):
             fault = f"{answer.value}, which the script does not expect"
         name = "" if api is None else APIS[ApiKey(api)].name
         self.steps.append(Step(self._symbols.text(label), name, version, asked, answered, fault))
 
-    def _link(self, name: str) -> Link:
-        return self._links.setdefault(name, Link(*self._nodes.get(name, self._address)))
+    def _link(self, name: str) -> Wire:
+        """Return the connection of this name. It is made at its first use, and after one that gave no answer."""
+        if name not in self._links:
+            self._links[name] = Wire(self._nodes.get(name, self._address))
+        return self._links[name]
+
+    def _answer(self, link: str, timeout_s: float) -> bytes | Verdict:
+        answer = self._link(link).answer(timeout_s)
+        if isinstance(answer, Verdict):
+            # A late answer would be taken for the next one.
+            self._links.pop(link).close()
+        return answer
 
     def give_up(self, error: NodeError) -> None:
         """End the script with a fault."""
@@ -246,7 +244,7 @@ class Session:
 
     def end(self) -> None:
         """End the script. A connection that the node has closed since its last answer is a fault."""
-        broken = sorted(name for name, link in self._links.items() if link.is_broken())
+        broken = sorted(name for name, link in self._links.items() if link.has_ended())
         if broken:
             said = f"connections that the node has closed: {broken}"
             self.steps.append(Step("the script has ended", "", 0, None, said, said))
@@ -262,33 +260,22 @@ class Session:
         """Send a request without keeping it. `on`: the connection; "" is the one of `call`, which a member of a group
         needs."""
         version = request.MAX_VERSION if version is None else version
-        link = self._link(on)
-        link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
-        answer = self._decode(request.API_KEY, version, link.receive(PATIENCE_S))
-        if not isinstance(answer, TopLevel):
-            raise NodeError(f"{type(request).__name__} v{version}: {answer}")
-        return answer
+        self.send(request, version, link=on)
+        return self._expected(request, version, on)
 
     def ask_many(self, request: TopLevel, count: int) -> list[Any]:
         """Send the same request `count` times, without waiting in between and without keeping it."""
         link = self._link("preparation")
-        version = request.MAX_VERSION
-        link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)) * count)
-        answers = [self._decode(request.API_KEY, version, link.receive(PATIENCE_S)) for _ in range(count)]
-        for answer in answers:
-            if not isinstance(answer, TopLevel):
-                raise NodeError(f"{type(request).__name__} v{version}: {answer}")
-        return answers
-
-    def post(self, request: TopLevel, version: int, link: str) -> None:
-        """Send a request without keeping it and without waiting; `taken` returns the answer when it is there."""
-        self._link(link).send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
+        link.client_id = CLIENT_ID
+        link.send_bytes(link.frame(request) * count)
+        return [self._expected(request, request.MAX_VERSION, "preparation") for _ in range(count)]
 
     def taken(self, request: TopLevel, version: int, link: str) -> Any | None:
-        """Return the answer to a posted request, or None as long as there is none."""
-        if not self._link(link).ready():
-            return None
-        answer = self._decode(request.API_KEY, version, self._link(link).receive(PATIENCE_S))
+        """Return the answer to a request that was sent, without keeping it, or None as long as there is none."""
+        return self._expected(request, version, link) if self._link(link).is_readable() else None
+
+    def _expected(self, request: TopLevel, version: int, link: str) -> Any:
+        answer = self._decode(request.API_KEY, version, self._answer(link, PATIENCE_S))
         if not isinstance(answer, TopLevel):
             raise NodeError(f"{type(request).__name__} v{version}: {answer}")
         return answer

@@ -3,60 +3,22 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable
 
 import pytest
 
 from compat_tests.differential import session
 from compat_tests.differential.compare import Script, compare, run
-from compat_tests.differential.link import Link, Verdict
 from compat_tests.differential.nodes import Side
 from compat_tests.differential.session import NodeError, Session
 from pykbroker_wire.headers import encode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-Answer = Callable[[socket.socket, bytes], bool]
-"""The reaction of a node to a request; False closes the connection."""
-
-
-class FakeNode:
-    """Listens on loopback and does the same with each request."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            while True:
-                size = connection.recv(4, socket.MSG_WAITALL)
-                if not size:
-                    break
-                request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-                if not self._answer(connection, request):
-                    break
-            connection.close()
-            self.closed.set()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
+from testkit.nodes.fake_node import FakeNode, Reaction
+from testkit.nodes.wire import frame_of
 
 
 def answers(connection: socket.socket, request: bytes) -> bool:
     correlation_id = int.from_bytes(request[4:8], "big")
-    connection.sendall(b"".join(encode_response(18, 0, correlation_id, ApiVersionsResponse().encode(0))))
+    connection.sendall(b"".join(encode_response(correlation_id, 18, 0, ApiVersionsResponse().encode(0))))
     return True
 
 
@@ -87,11 +49,11 @@ def expects_the_end(s: Session) -> None:
 
 
 def sends_bytes(s: Session) -> None:
-    s.raw("bytes", s.frame(ApiVersionsRequest(), 0))
+    s.raw("bytes", frame_of(ApiVersionsRequest(), 0))
 
 
 def expects_the_end_of_bytes(s: Session) -> None:
-    s.raw("bytes", s.frame(ApiVersionsRequest(), 0), closes=True)
+    s.raw("bytes", frame_of(ApiVersionsRequest(), 0), closes=True)
 
 
 def asks_each(s: Session) -> None:
@@ -102,7 +64,7 @@ def cannot_go_on(s: Session) -> None:
     raise NodeError("not within 30 s: what a script needs")
 
 
-def told(script: Script, theirs: Answer, ours: Answer) -> str:
+def told(script: Script, theirs: Reaction, ours: Reaction) -> str:
     """Return the differences that the test would report for this script against two such nodes."""
     nodes = [FakeNode(theirs), FakeNode(ours)]
     try:
@@ -166,15 +128,35 @@ def test_a_connection_that_breaks_behind_the_last_answer_fails() -> None:
 def test_a_request_is_not_sent_again_on_a_new_connection() -> None:
     """A node that closed its connection before the request must not look as if it had answered."""
     node = FakeNode(answers_and_closes)
-    host, _, port = node.address.rpartition(":")
-    link = Link(host, int(port))
-    request = Session("s", node.address, {}).frame(ApiVersionsRequest(), 0)
+    s = Session("s", node.address, {})
     try:
-        link.send(request)
-        assert isinstance(link.receive(10), bytes)
+        asks(s)
         assert node.closed.wait(10)
-        link.send(request)
-        assert link.receive(10) == Verdict.CLOSED
+        asks(s)
     finally:
-        link.close()
+        s.close()
         node.close()
+    assert [step.fault for step in s.steps] == ["", "the connection was closed, which the script does not expect"]
+
+
+def test_after_an_answer_that_did_not_come_the_connection_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late answer must not be taken for the next one."""
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_S", 0.05)
+    asked = 0
+
+    def answers_late(connection: socket.socket, request: bytes) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 1 or answers(connection, request)
+
+    node = FakeNode(answers_late)
+    s = Session("s", node.address, {})
+    try:
+        asks(s)
+        assert node.closed.wait(10)
+        monkeypatch.setattr(session, "ANSWER_TIMEOUT_S", 10)
+        asks(s)
+    finally:
+        s.close()
+        node.close()
+    assert [step.fault for step in s.steps] == ["no answer, which the script does not expect", ""]

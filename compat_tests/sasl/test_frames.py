@@ -7,7 +7,6 @@ ends. `DIFFERENT` names what pykbroker does differently, and why; everything els
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,12 +17,13 @@ from compat_tests.sasl.secured import Ports, add_users
 from pykbroker.sasl.sasl_client import Login, ScramClient
 from pykbroker.sasl.scram import MECHANISMS
 from pykbroker_wire.apis import ApiKey
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.primitives import TopLevel
+from testkit.nodes.wire import CLOSED, SILENT, Wire, frame_of, framed
 from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ LIFETIME_MS = 600_000
 
 
 def request(message: TopLevel, version: int) -> bytes:
-    return b"".join(encode_request(message.API_KEY, version, 7, "c", message))[4:]
+    return frame_of(message, version, correlation_id=7, client_id="c")[4:]
 
 
 def handshake(mechanism: str, version: int = 1) -> bytes:
@@ -128,38 +128,23 @@ class Talk:
     """One connection, and the answers that it received."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("localhost", port), timeout=PATIENCE)
+        self.wire = Wire(f"localhost:{port}", timeout=PATIENCE)
         self.heard: list[str] = []
 
     def ask(self, frame: bytes) -> bytes | None:
         """Return the frame of the answer, or None if the connection has ended instead."""
-        self.socket.sendall(len(frame).to_bytes(4, "big") + frame)
-        try:
-            head = self._read(4)
-            answer = None if head is None else self._read(int.from_bytes(head, "big"))
-        except ConnectionError:
-            answer = None
-        self.heard.append("ended" if answer is None else _said(frame, answer))
+        self.wire.send_bytes(framed(frame))
+        answer = self.wire.answer()
+        assert answer is not SILENT
+        if answer is CLOSED:
+            self.heard.append("ended")
+            return None
+        self.heard.append(_said(frame, answer))
         return answer
 
-    def ends(self) -> bool:
-        """Return True if the peer ends the connection within a second."""
-        self.socket.settimeout(1)
-        try:
-            return not self.socket.recv(1)
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            return True
-
-    def _read(self, count: int) -> bytes | None:
-        data = b""
-        while len(data) < count:
-            more = self.socket.recv(count - len(data))
-            if not more:
-                return None
-            data += more
-        return data
+    def say_the_end(self) -> None:
+        """Add whether the peer ends the connection within a second."""
+        self.heard.append("ended" if self.wire.answer(1) is CLOSED else "open")
 
 
 def _said(frame: bytes, answer: bytes) -> str:
@@ -181,12 +166,12 @@ def _said(frame: bytes, answer: bytes) -> str:
 
 def converse(port: int, frames: list[bytes]) -> list[str]:
     talk = Talk(port)
-    with talk.socket:
+    with talk.wire:
         for frame in frames:
             if talk.ask(frame) is None:
                 break
         else:
-            talk.heard.append("ended" if talk.ends() else "open")
+            talk.say_the_end()
     return talk.heard
 
 
@@ -199,7 +184,7 @@ def test_both_say_the_same(nodes: Nodes, name: str) -> None:
 def log_in(port: int, mechanism: str, user: str, password: str) -> list[str]:
     talk = Talk(port)
     client = ScramClient(Login(mechanism, user, password), MECHANISMS[mechanism])
-    with talk.socket:
+    with talk.wire:
         talk.ask(handshake(mechanism))
         data: bytes | None = client.first()
         while data is not None:
@@ -207,7 +192,7 @@ def log_in(port: int, mechanism: str, user: str, password: str) -> list[str]:
             assert answer is not None
             response = decode_response(ApiKey.SASL_AUTHENTICATE, 2, answer)[1]
             data = None if response.error_code else client.evaluate(response.auth_bytes)  # type: ignore[attr-defined]
-        talk.heard.append("ended" if talk.ends() else "open")
+        talk.say_the_end()
     return talk.heard
 
 

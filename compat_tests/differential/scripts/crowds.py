@@ -57,7 +57,7 @@ class Member:
 
     def _ask(self, request: TopLevel, version: int) -> None:
         self._asked = (request, version)
-        self._s.post(request, version, self.link)
+        self._s.send(request, version, link=self.link)
 
     @property
     def beating(self) -> bool:

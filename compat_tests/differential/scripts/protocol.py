@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import struct
 
-from compat_tests.differential.session import Session
+from compat_tests.differential.session import CLIENT_ID, Session
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
+from testkit.nodes.wire import any_header, framed
 
 
-def _header(key: int, version: int, client_id: bytes | None = b"differential", *, flexible: bool = False) -> bytes:
-    client = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
-    return struct.pack(">hhi", key, version, 7) + client + (b"\0" if flexible else b"")
-
-
-def _framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
+def _header(key: int, version: int, *, flexible: bool = False) -> bytes:
+    return any_header(key, version, client_id=CLIENT_ID.encode(), flexible=flexible)
 
 
 def api_versions(s: Session) -> None:
@@ -33,7 +29,7 @@ def api_versions(s: Session) -> None:
         s.call(f"name {name!r}", ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
         s.call(f"version {name!r}", ApiVersionsRequest(client_software_name="x", client_software_version=name), 4)
     for version in (5, 99, 32767, -1):
-        data = _framed(_header(ApiKey.API_VERSIONS, version, flexible=version >= 3))
+        data = framed(_header(ApiKey.API_VERSIONS, version, flexible=version >= 3))
         s.raw(f"version {version}", data, api=ApiKey.API_VERSIONS, version=0)
     s.call("no client id", ApiVersionsRequest(), 0, client_id=None)
 
@@ -51,7 +47,7 @@ def frames(s: Session) -> None:
         s.raw(f"size {size}", struct.pack(">i", size), closes=True)
     s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", closes=True)
     s.raw("TLS", bytes.fromhex("16030100c8010000c4030301"), closes=True)
-    s.raw("one byte", _framed(b"\0"), closes=True)
+    s.raw("one byte", framed(b"\0"), closes=True)
     for key, version in (
         (9999, 0),
         (-1, 0),
@@ -68,23 +64,29 @@ def frames(s: Session) -> None:
         (0, 99),
         (1, 3),
     ):
-        s.raw(f"key {key} version {version}", _framed(_header(key, version, flexible=key > 50)), closes=True)
-    s.raw("client id longer than the frame", _framed(struct.pack(">hhih", 3, 1, 7, 32767)), closes=True)
-    s.raw("client id of length -2", _framed(struct.pack(">hhih", 3, 1, 7, -2)), api=3, version=1, closes=True)
+        s.raw(f"key {key} version {version}", framed(_header(key, version, flexible=key > 50)), closes=True)
+    s.raw("client id longer than the frame", framed(any_header(3, 1, client_id=b"", client_id_size=32767)), closes=True)
+    s.raw(
+        "client id of length -2",
+        framed(any_header(3, 1, client_id=b"", client_id_size=-2)),
+        api=3,
+        version=1,
+        closes=True,
+    )
     metadata = _header(ApiKey.METADATA, 1)
-    s.raw("array of 2^31-1", _framed(metadata + struct.pack(">i", 2**31 - 1)), api=3, version=1, closes=True)
-    s.raw("trailing bytes", _framed(metadata + struct.pack(">i", 0) + b"garbage"), api=3, version=1)
-    s.raw("truncated string", _framed(metadata + struct.pack(">ih", 1, 100) + b"abc"), api=3, version=1, closes=True)
-    s.raw("invalid UTF-8", _framed(metadata + struct.pack(">ih", 1, 2) + b"\xff\xfe"), api=3, version=1)
-    s.raw("null where none is allowed", _framed(metadata + struct.pack(">ih", 1, -1)), api=3, version=1, closes=True)
+    s.raw("array of 2^31-1", framed(metadata + struct.pack(">i", 2**31 - 1)), api=3, version=1, closes=True)
+    s.raw("trailing bytes", framed(metadata + struct.pack(">i", 0) + b"garbage"), api=3, version=1)
+    s.raw("truncated string", framed(metadata + struct.pack(">ih", 1, 100) + b"abc"), api=3, version=1, closes=True)
+    s.raw("invalid UTF-8", framed(metadata + struct.pack(">ih", 1, 2) + b"\xff\xfe"), api=3, version=1)
+    s.raw("null where none is allowed", framed(metadata + struct.pack(">ih", 1, -1)), api=3, version=1, closes=True)
     flexible = _header(ApiKey.METADATA, 9, flexible=True)
-    s.raw("compact array of 2^32-2", _framed(flexible + b"\xff\xff\xff\xff\x0f"), api=3, version=9, closes=True)
-    s.raw("varint of seven bytes", _framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9, closes=True)
-    s.raw("unknown tag", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\x05\x02ab"), api=3, version=9)
-    s.raw("the same tag twice", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x02\0\0\0\0"), api=3, version=9)
+    s.raw("compact array of 2^32-2", framed(flexible + b"\xff\xff\xff\xff\x0f"), api=3, version=9, closes=True)
+    s.raw("varint of seven bytes", framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9, closes=True)
+    s.raw("unknown tag", framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\x05\x02ab"), api=3, version=9)
+    s.raw("the same tag twice", framed(flexible + b"\x01" + b"\0\0\0" + b"\x02\0\0\0\0"), api=3, version=9)
     s.raw(
         "tag of 2^31-1 bytes",
-        _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"),
+        framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"),
         api=3,
         version=9,
         closes=True,
