@@ -25,10 +25,9 @@ from pykbroker.security.acl import Acl, PatternType, Permission  # noqa: E402
 from pykbroker.security.authorizer import AllowAll, Authorizer, Operation, Resource  # noqa: E402
 from pykbroker.security.peer_session import PeerSession  # noqa: E402
 from pykbroker.security.standard_authorizer import StandardAuthorizer  # noqa: E402
-from pykbroker_wire.headers import encode_request  # noqa: E402
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
 from pykbroker_wire.records.batch import build_batch  # noqa: E402
-from testkit.nodes.wire import Wire  # noqa: E402
+from testkit.nodes.wire import Wire, frame_of  # noqa: E402
 
 TOPIC, USER = "written", "User:writer"
 ROUNDS, REQUESTS = 60, 3000
@@ -59,7 +58,7 @@ def measure(rounds: int = ROUNDS, requests: int = REQUESTS, many: int = 100_000)
         batch = build_batch([(None, b"x" * 100, (), time.time_ns() // 1_000_000)])
         data = [TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=0, records=batch)])]
         request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
-        frame = b"".join(encode_request(request.API_KEY, 13, 7, "bench", request))[4:]
+        frame = frame_of(request, 13, correlation_id=7, client_id="bench")[4:]
         services = broker._node.services
         dispatcher = Dispatcher(services)
         peer = LocalPeer(PeerSession(USER), "PLAINTEXT", "PLAINTEXT")

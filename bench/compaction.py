@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from bench import raw
 from bench.measurements import Figure, Measure, Measurement, new_topic
 from bench.servers import Server
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -53,13 +52,13 @@ def _fill(client: raw.Client, topic_id: bytes, batches: Iterator[bytes]) -> None
         body = ProduceRequest(
             acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=data)]
         )
-        client.socket.sendall(b"".join(encode_request(0, raw.PRODUCE_VERSION, 1, "bench", body)))
+        client.send(body, raw.PRODUCE_VERSION)
         waiting += 1
         if waiting == _IN_FLIGHT:
-            client.receive()
+            client.read_frame()
             waiting -= 1
     for _ in range(waiting):
-        client.receive()
+        client.read_frame()
 
 
 def _said(server: Server, topic: str) -> list[float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import selectors
-import socket
 import struct
 import time
 import uuid
@@ -19,7 +18,7 @@ from typing import Any
 from bench import raw
 from bench.measurements import Figure, Measure, Measurement, new_topic
 from bench.servers import Server
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -31,6 +30,7 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from testkit.nodes.wire import frame_of
 
 COMMIT_VERSION = 10
 #: in an OffsetCommit 10 answer for one partition: correlation id, tags, throttle time, lengths, topic id, index
@@ -158,11 +158,7 @@ def _commits(in_flight: int) -> Measure:
         ready(client, topic_id, groups)
         client.close()
         frames = [
-            b"".join(
-                encode_request(
-                    OffsetCommitRequest.API_KEY, COMMIT_VERSION, 1, "bench", commit_request(group, topic_id, [(0, 1)])
-                )
-            )
+            frame_of(commit_request(group, topic_id, [(0, 1)]), COMMIT_VERSION, client_id=raw.CLIENT_ID)
             for group in groups
         ]
         _warm_commits(server, frames, in_flight)
@@ -201,14 +197,14 @@ class _Runner:
         self._address = address
         self._selector = selectors.DefaultSelector()
         self._waiting: list[tuple[float, int]] = []
-        self._lanes: list[tuple[socket.socket, Script, bytearray]] = []
+        self._lanes: list[tuple[raw.Client, Script, bytearray]] = []
         self._asked: dict[int, tuple[int, int]] = {}
 
     def add(self, script: Script) -> None:
-        sock = raw.Client(self._address).socket
+        client = raw.Client(self._address)
         number = len(self._lanes)
-        self._lanes.append((sock, script, bytearray()))
-        self._selector.register(sock, selectors.EVENT_READ, number)
+        self._lanes.append((client, script, bytearray()))
+        self._selector.register(client.socket, selectors.EVENT_READ, number)
 
     def run(self) -> None:
         """Run until every script has ended."""
@@ -226,12 +222,12 @@ class _Runner:
             now = time.perf_counter()
             while self._waiting and self._waiting[0][0] <= now:
                 self._step(heapq.heappop(self._waiting)[1], None)
-        for sock, _, _ in self._lanes:
-            sock.close()
+        for client, _, _ in self._lanes:
+            client.close()
 
     def _receive(self, number: int) -> None:
-        sock, _, received = self._lanes[number]
-        data = sock.recv(262144)
+        client, _, received = self._lanes[number]
+        data = client.socket.recv(262144)
         if not data:
             raise ConnectionError("the broker closed a connection")
         received += data
@@ -243,7 +239,7 @@ class _Runner:
         self._step(number, decode_response(key, version, frame)[1])
 
     def _step(self, number: int, answer: Any) -> None:
-        sock, script, _ = self._lanes[number]
+        client, script, _ = self._lanes[number]
         try:
             asked = script.send(answer)
         except StopIteration:
@@ -253,8 +249,7 @@ class _Runner:
             heapq.heappush(self._waiting, (time.perf_counter() + asked, number))
             return
         request, version = asked
-        self._asked[number] = (request.API_KEY, version)
-        sock.sendall(b"".join(encode_request(request.API_KEY, version, 1, "bench", request)))
+        self._asked[number] = client.send(request, version)
 
 
 class _Group:

@@ -454,15 +454,14 @@ def thousand_partitions(server: Server, seconds: float) -> dict[str, float]:
 
 def _metadata_rate(client: raw.Client, topic: str, seconds: float) -> float:
     """Return requests per second; the responses are counted, not decoded."""
-    from pykbroker_wire.headers import encode_request
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    frame = b"".join(encode_request(request.API_KEY, 12, 1, "bench", request))
+    frame = client.frame(request, 12)
     count, begin = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < seconds:
         client.socket.sendall(frame)
-        client.receive()
+        client.read_frame()
         count += 1
     return count / elapsed
 

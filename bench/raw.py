@@ -2,7 +2,8 @@
 
 Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. The driver counts responses and checks
 their error codes, but decodes nothing else, so it needs little CPU; its share of a core is in the result. Not
-responsible for starting brokers or for the meaning of the numbers.
+responsible for starting brokers, for the meaning of the numbers, or for connections and frames, which are those of
+the tests' client (testkit/nodes/wire.py).
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import crc32c
 
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykbroker_wire.primitives import Buffer, TopLevel
+from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
+from testkit.nodes.wire import Wire, frame_of
 
 Address = tuple[str, int]
+CLIENT_ID = "bench"
 PRODUCE_VERSION = 13
 FETCH_VERSION = 18
 _SIZE = struct.Struct(">i")
@@ -41,37 +43,12 @@ _CRC_AT = 17
 _CRC_FROM = 21
 
 
-class Client:
-    """A blocking client for set-up; it uses TLS if it gets a context."""
+class Client(Wire):
+    """The client that prepares a measurement. A load takes its socket."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection(address, 30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if tls is not None:
-            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
-        self._correlation = 0
-
-    def call(self, request: TopLevel, version: int) -> Any:
-        self._correlation += 1
-        self.socket.sendall(b"".join(encode_request(request.API_KEY, version, self._correlation, "bench", request)))
-        frame = self.receive()
-        return decode_response(request.API_KEY, version, frame)[1]
-
-    def receive(self) -> bytes:
-        (size,) = _SIZE.unpack(self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self.socket.recv(count - len(parts))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            parts += part
-        return bytes(parts)
-
-    def close(self) -> None:
-        self.socket.close()
+        host, port = address
+        super().__init__(f"{host}:{port}", timeout=30, tls=tls, client_id=CLIENT_ID)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         """Create with the broker's default replication factor, wait until every partition has a leader, return the
@@ -179,7 +156,7 @@ class _ProduceLane:
                 )
             ],
         )
-        self.frame = bytearray(b"".join(encode_request(0, PRODUCE_VERSION, 1, "bench", body)))
+        self.frame = bytearray(client.frame(body, PRODUCE_VERSION))
         self.at = self.frame.index(bytes(self.batch))
         self.received = bytearray()
         self.outstanding = 0
@@ -360,12 +337,12 @@ def fetch(
             )
         ],
     )
-    frame = b"".join(encode_request(1, FETCH_VERSION, 1, "bench", request))
     client = Client(address, tls)
+    frame = client.frame(request, FETCH_VERSION)
     sock = client.socket
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
     sock.sendall(frame)
-    first = client.receive()
+    first = client.read_frame()
     partition = fetched(first).responses[0].partitions[0]
     read = len(records_of(partition))
     if partition.error_code or read < fetch_bytes * 0.5:
@@ -433,7 +410,7 @@ class IdleConsumers:
         request = FetchRequest(
             max_wait_ms=self._wait_ms, min_bytes=1, max_bytes=50 << 20, session_id=state[0], session_epoch=state[1]
         )
-        sock.sendall(b"".join(encode_request(1, FETCH_VERSION, state[1], "bench", request)))
+        sock.sendall(frame_of(request, FETCH_VERSION, correlation_id=state[1], client_id=CLIENT_ID))
         state[1] += 1
 
     def run(self, seconds: float) -> None:

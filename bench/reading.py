@@ -18,7 +18,6 @@ import time
 from bench import raw
 from bench.measurements import Figure, Measurement, new_topic
 from bench.servers import ROOT, Server
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.records.batch import BatchHeader
 
@@ -33,7 +32,7 @@ class Consumer:
     def __init__(self, address: tuple[str, int], topic_id: bytes, fetch_bytes: int) -> None:
         self._topic_id = topic_id
         self._fetch_bytes = fetch_bytes
-        self._socket = raw.Client(address).socket
+        self._client = raw.Client(address)
         self._buffer = bytearray(fetch_bytes + (2 << 20))
         self.offset = 0
 
@@ -50,7 +49,7 @@ class Consumer:
             session_epoch=-1,
             topics=[FetchTopic(topic_id=self._topic_id, partitions=[asked])],
         )
-        self._socket.sendall(b"".join(encode_request(1, raw.FETCH_VERSION, 1, "bench", request)))
+        self._client.send(request, raw.FETCH_VERSION)
         view = memoryview(self._buffer)
         self._receive(view[:4])
         (size,) = _SIZE.unpack_from(view)
@@ -70,13 +69,13 @@ class Consumer:
 
     def _receive(self, view: memoryview) -> None:
         while view:
-            count = self._socket.recv_into(view)
+            count = self._client.socket.recv_into(view)
             if not count:
                 raise ConnectionError("the broker closed the connection")
             view = view[count:]
 
     def close(self) -> None:
-        self._socket.close()
+        self._client.close()
 
 
 def _evict(server: Server, topic: str) -> None:

@@ -21,7 +21,6 @@ from bench.sides import Sides
 from bench.spark import session
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.names import HIGH_WATERMARKS
-from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
@@ -57,15 +56,15 @@ def _fill(server: Server, value_bytes: int, codec: Codec, gigabytes: float) -> t
     partitions = [PartitionProduceData(index=index, records=batch) for index in range(_PARTITIONS)]
     topics = [TopicProduceData(topic_id=topic_id, partition_data=partitions)]
     body = ProduceRequest(transactional_id=None, acks=1, timeout_ms=30_000, topic_data=topics)
-    frame = b"".join(encode_request(0, raw.PRODUCE_VERSION, 1, "bench", body))
     requests = max(_IN_FLIGHT, int(gigabytes * 1e9) // (value_bytes * count * _PARTITIONS))
     client = raw.Client(server.address)
+    frame = client.frame(body, raw.PRODUCE_VERSION)
     for index in range(requests):
         if index >= _IN_FLIGHT:
-            client.receive()
+            client.read_frame()
         client.socket.sendall(frame)
     for _ in range(_IN_FLIGHT):
-        client.receive()
+        client.read_frame()
     ends = [client.end_offset(name, partition) for partition in range(_PARTITIONS)]
     client.close()
     if ends != [requests * count] * _PARTITIONS:

@@ -18,7 +18,7 @@ import crc32c
 from bench import raw
 from bench.measurements import Figure, Measure, Measurement, new_topic
 from bench.servers import Server
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
@@ -55,7 +55,7 @@ class _Producer:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(topic_id=topic_id, partition_data=data)],
         )
-        self._frame = bytearray(b"".join(encode_request(0, raw.PRODUCE_VERSION, 1, "bench", body)))
+        self._frame = bytearray(self._client.frame(body, raw.PRODUCE_VERSION))
         self._at = self._frame.index(self._batch)
         self._received = bytearray()
         self._ending = False
@@ -92,7 +92,7 @@ class _Producer:
             transactional_id=self._id, producer_id=self._producer_id, producer_epoch=self._epoch, committed=True
         )
         self._ending = True
-        self.socket.sendall(b"".join(encode_request(request.API_KEY, END_TXN_VERSION, 1, "bench", request)))
+        self._client.send(request, END_TXN_VERSION)
 
     def receive(self) -> str:
         """Return the result: "more" to come, "retry" the Produce later, or "done" with the transaction."""
