@@ -21,17 +21,18 @@ def _time_of(line: str) -> str:
 
 
 class Asker(Wire):
-    """`local_port` identifies it in the node's log."""
+    """Its own address and port identify it in the node's log."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, source: str | None = None) -> None:
         self._since = f"{datetime.now() - timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S,%f}"[:-3]
-        super().__init__(f"{HOST}:{port}", client_id=CLIENT_ID)
-        self.local_port = self.socket.getsockname()[1]
+        super().__init__(f"{HOST}:{port}", client_id=CLIENT_ID, source=source)
+        host, local_port = self.socket.getsockname()
+        self._name = f"{host}:{local_port} "
 
     def said_in(self, log_file: Path) -> list[str]:
         """Return the lines of a node's log about this connection, from its start on, because ports are used again."""
         lines = log_file.read_text(errors="replace").splitlines()
-        return [line for line in lines if f"{HOST}:{self.local_port} " in line and _time_of(line) >= self._since]
+        return [line for line in lines if self._name in line and _time_of(line) >= self._since]
 
     def exchange(self, data: bytes) -> bytes | Verdict:
         """Send exact bytes and return the frame of the answer, or CLOSED, or SILENT."""

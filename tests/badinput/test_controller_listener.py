@@ -22,7 +22,7 @@ from testkit.nodes.wire import CLOSED, Wire, any_header, batch, framed
 from testkit.ports import steady_port
 from tests.badinput import mutations
 from tests.badinput.asking import Asker
-from tests.badinput.test_frames import REFUSED
+from tests.badinput.test_frames import ADDRESSES, REFUSED
 from tests.badinput.test_hostile import attack
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
 @pytest.mark.parametrize("name", [name for name in REFUSED if name not in OWN])
 def test_closes_the_connection_and_says_so_once(name: str, controller: Controller) -> None:
     before = controller.metadata()
-    with Asker(controller.port) as client:
+    with Asker(controller.port, ADDRESSES[name]) as client:
         assert client.exchange(REFUSED[name]) is CLOSED
         lines = client.said_in(controller.process.log)
         assert len(lines) == 1, lines
