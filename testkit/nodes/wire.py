@@ -5,7 +5,7 @@ the bytes of requests, for their correlation ids and for the end of a connection
 at once: a load takes `frame` and the socket, and waits by itself (bench/).
 
 It is one of the three Kafka clients in this repository, beside that of the node (pykbroker/net/client.py) and that of
-the tools (pykbroker/tools/cluster/node_connection.py). `tests/test_clients.py` lets no fourth in.
+the tools (pykbroker/tools/cluster/node_connection.py). `tests/test_clients.py` allows no fourth.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ TRANSACTIONS = in_area(
     Key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, at_least(1), LOW, acts=True),
     #: Longest transaction timeout that a producer may ask for.
     Key("transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, acts=True),
-    #: Whether a broker asks the transaction's coordinator if the transaction is in progress, before it accepts a write.
+    #: Whether a broker accepts a write of a transaction only after the coordinator says that it is in progress.
     Key("transaction.partition.verification.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE, acts=True),
     #: How often the transaction coordinator checks which transactional ids have expired.
     Key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, at_least(1), LOW, acts=True),
@@ -255,7 +255,7 @@ TRANSACTIONS = in_area(
     Key("transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
     #: Segment size of the transaction topic.
     Key("transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
-    #: Whether producers may let an outside coordinator decide how a transaction ends (KIP-939).
+    #: Whether producers may let another system's coordinator commit or abort their transactions (KIP-939).
     Key("transaction.two.phase.commit.enable", BOOLEAN, False, None, LOW),
     #: A transactional id that is not used for this long is forgotten.
     Key("transactional.id.expiration.ms", INT, 604_800_000, at_least(1), HIGH, acts=True),

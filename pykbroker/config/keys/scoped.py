@@ -79,7 +79,7 @@ TOPIC = in_area(
     Key("max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
     Key("message.timestamp.after.max.ms", LONG, 3_600_000, at_least(0), MEDIUM, PER_TOPIC, acts=True),
-    #: How far a record's timestamp may be behind the broker's clock, under CreateTime.
+    #: How much older than the broker's clock a record's timestamp may be, under CreateTime.
     Key("message.timestamp.before.max.ms", LONG, MAX_LONG, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime).
     Key(
@@ -115,7 +115,7 @@ TOPIC = in_area(
     ),
     #: Size beyond which a partition's oldest segments are deleted; -1 is no limit.
     Key("retention.bytes", LONG, -1, None, MEDIUM, PER_TOPIC, acts=True),
-    #: Age beyond which segments are deleted; -1 keeps them for ever.
+    #: Segments that are older than this are deleted. -1 keeps them for ever.
     Key("retention.ms", LONG, 604_800_000, at_least(-1), MEDIUM, PER_TOPIC, acts=True),
     #: Largest size of one segment file.
     Key("segment.bytes", INT, 1_073_741_824, at_least(1_048_576), MEDIUM, PER_TOPIC, acts=True),

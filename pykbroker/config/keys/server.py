@@ -342,7 +342,7 @@ OPERATIONS = in_area(
     Key("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW),
     #: How long a delegation token is good for unless it is renewed.
     Key("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM),
-    #: Age after which a delegation token cannot be renewed any more.
+    #: A delegation token that is older than this cannot be renewed.
     Key("delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM),
     #: Secret that signs delegation tokens, the same on every node. Without it there are none.
     Key("delegation.token.secret.key", PASSWORD, None, None, MEDIUM, refused=RefusedValues("delegation tokens")),

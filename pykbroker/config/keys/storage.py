@@ -119,7 +119,7 @@ LOG = in_area(
     Key("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     #: How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
     Key("log.message.timestamp.after.max.ms", LONG, 3_600_000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
-    #: How far a record's timestamp may be behind the broker's clock, under CreateTime.
+    #: How much older than the broker's clock a record's timestamp may be, under CreateTime.
     Key("log.message.timestamp.before.max.ms", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
     #: Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime).
     Key(
@@ -141,7 +141,7 @@ LOG = in_area(
     Key("log.retention.hours", INT, 168, None, HIGH, acts=True),
     #: Age in minutes beyond which segments are deleted; stronger than the hours.
     Key("log.retention.minutes", INT, None, None, HIGH, acts=True),
-    #: Age beyond which segments are deleted; stronger than minutes and hours. -1 keeps them for ever.
+    #: Segments that are older than this are deleted. This key wins over minutes and hours. -1 keeps them for ever.
     Key("log.retention.ms", LONG, None, None, HIGH, CLUSTER_WIDE, acts=True),
     #: Time in hours after which a new segment is begun even if the old one is not full.
     Key("log.roll.hours", INT, 168, at_least(1), HIGH, acts=True),

@@ -190,7 +190,7 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms
 transaction.max.timeout.ms
     Longest transaction timeout that a producer may ask for.
 transaction.partition.verification.enable
-    Whether a broker asks the transaction's coordinator if the transaction is in progress, before it accepts a write.
+    Whether a broker accepts a write of a transaction only after the coordinator says that it is in progress.
 transaction.remove.expired.transaction.cleanup.interval.ms
     How often the transaction coordinator checks which transactional ids have expired.
 transaction.state.log.load.buffer.size
@@ -206,7 +206,7 @@ transaction.state.log.replication.factor
 transaction.state.log.segment.bytes
     Segment size of the transaction topic.
 transaction.two.phase.commit.enable
-    Whether producers may let an outside coordinator decide how a transaction ends (KIP-939).
+    Whether producers may let another system's coordinator commit or abort their transactions (KIP-939).
 transactional.id.expiration.ms
     A transactional id that is not used for this long is forgotten.
 """

@@ -38,7 +38,7 @@ max.message.bytes
 message.timestamp.after.max.ms
     How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
 message.timestamp.before.max.ms
-    How far a record's timestamp may be behind the broker's clock, under CreateTime.
+    How much older than the broker's clock a record's timestamp may be, under CreateTime.
 message.timestamp.type
     Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime).
 min.cleanable.dirty.ratio
@@ -58,7 +58,7 @@ remote.storage.enable
 retention.bytes
     Size beyond which a partition's oldest segments are deleted; -1 is no limit.
 retention.ms
-    Age beyond which segments are deleted; -1 keeps them for ever.
+    Segments that are older than this are deleted. -1 keeps them for ever.
 segment.bytes
     Largest size of one segment file.
 segment.index.bytes

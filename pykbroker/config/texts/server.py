@@ -173,7 +173,7 @@ delegation.token.expiry.check.interval.ms
 delegation.token.expiry.time.ms
     How long a delegation token is good for unless it is renewed.
 delegation.token.max.lifetime.ms
-    Age after which a delegation token cannot be renewed any more.
+    A delegation token that is older than this cannot be renewed.
 delegation.token.secret.key
     Secret that signs delegation tokens, the same on every node. Without it there are none.
 kafka.metrics.polling.interval.secs

@@ -71,7 +71,7 @@ log.local.retention.ms
 log.message.timestamp.after.max.ms
     How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
 log.message.timestamp.before.max.ms
-    How far a record's timestamp may be behind the broker's clock, under CreateTime.
+    How much older than the broker's clock a record's timestamp may be, under CreateTime.
 log.message.timestamp.type
     Whether a record's timestamp is the producer's (CreateTime) or the time of its append (LogAppendTime).
 log.preallocate
@@ -85,7 +85,7 @@ log.retention.hours
 log.retention.minutes
     Age in minutes beyond which segments are deleted; stronger than the hours.
 log.retention.ms
-    Age beyond which segments are deleted; stronger than minutes and hours. -1 keeps them for ever.
+    Segments that are older than this are deleted. This key wins over minutes and hours. -1 keeps them for ever.
 log.roll.hours
     Time in hours after which a new segment is begun even if the old one is not full.
 log.roll.jitter.hours
