@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from pykbroker.dispatch.context import AnyContext, OwnRequestContext, Peer, RequestContext
 from pykbroker.dispatch.rows import EncodedAnswer, ForwardedResponse, Row
 from pykbroker.dispatch.services import BrokerServices, Services
-from pykbroker.net.connection import CloseConnection, FutureAnswer
+from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
+from pykbroker.net.replies import FutureAnswer
 from pykbroker.security.authorizer import AuthorizerNotReady
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode

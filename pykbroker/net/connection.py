@@ -1,12 +1,13 @@
 """One client connection: bytes in, frames to the dispatcher, ordered responses out.
 
-Responsible for framing and for the bounds of one connection: unanswered requests, unsent bytes, frame size, the time a
-frame may take to arrive. Every failure of a connection is one log line and one end. Not responsible for the meaning of
-a request: the listener's owner passes `dispatch`.
+Responsible for framing, and for joining the parts of one connection: its receive buffer (receive_buffer.py), its
+replies in order (replies.py), its flow control (flow_control.py) and its queue of regions (sending.py). Applies the
+bounds: unanswered requests, unsent bytes, frame size, the time a frame may take to arrive. Every failure of a
+connection is one log line and one end. Not responsible for the meaning of a request: the listener's owner passes
+`dispatch`.
 
 Invariants
 * A frame is a view of receive memory and is valid only during `dispatch`; code that keeps it longer copies it.
-* Memory grows with the bytes received, never with the length that a client declares.
 * Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, frames before that
   go to sasl/sasl_connection.py.
 * While a bound is exceeded, nothing is read or dispatched; bytes that were received stay in this connection's buffer.
@@ -23,14 +24,14 @@ import logging
 import socket
 from collections.abc import Callable
 from itertools import count
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from pykbroker.net.connection_state import ACCEPTED, ConnectionState, End, StatefulConnection
+from pykbroker.net.flow_control import FlowControl
 from pykbroker.net.foreign_protocols import why_no_size
-from pykbroker.net.promise import Promise
-from pykbroker.net.replies import AnswerBuffers, Replies, Slot
-from pykbroker.net.sending import JOIN_BYTES, Outlet, Sendable, SendQueue, SocketOutlet, has_region
+from pykbroker.net.receive_buffer import KEEP_BUFFER_BYTES, SIZE, ReceiveBuffer
+from pykbroker.net.replies import AnswerBuffers, FutureAnswer, Pending, Replies
+from pykbroker.net.sending import Outlet, Sendable, SendQueue, SocketOutlet, write_at_once
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker_log.os_disk.files import SENDS_FILES
 
@@ -39,12 +40,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SIZE = Struct(">i")
 #: Responses to pipelined requests leave in groups of this many buffers, or of this many bytes and one response.
 WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
-#: After a large request a connection keeps its own receive buffer up to this size; an idle connection frees it.
-KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 #: The most time for the frames of one connection in one turn of the loop. Its other frames wait for the next turn.
 TURN_SECONDS = 0.005
 #: The time to read the responses for the client of a closed connection, and for a client that has ended its sending.
@@ -58,21 +56,6 @@ class CloseConnection(Exception):
     """Ends the connection; the text is the reason in its one log line."""
 
 
-#: A future of the result from which the response will be made.
-FutureAnswer: TypeAlias = "asyncio.Future[Any] | Promise"
-
-
-class Pending(Protocol):
-    """A response that is not there yet."""
-
-    @property
-    def future(self) -> FutureAnswer: ...
-
-    def encode(self, result: Any) -> AnswerBuffers:
-        """The bytes of the answer."""
-        ...
-
-
 DispatchFrame = Callable[["Connection", memoryview], "AnswerBuffers | Pending | None"]
 _numbers = count(1)
 
@@ -82,21 +65,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     __slots__ = (
         "_dispatch",
+        "_flow",
         "_flush_scheduled",
-        "_frame_bytes",
-        "_frame_started",
-        "_muted",
-        "_own_filled",
-        "_own_view",
-        "_peer_sends_more",
-        "_pending",
-        "_read_goes_on",
-        "_reading_paused",
+        "_received",
         "_replies",
         "_sender",
-        "_stalled",
-        "_turn_began",
-        "_writing_paused",
         "client_host",
         "client_port",
         "client_software_name",
@@ -112,9 +85,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def __init__(self, listener: ConnectionHome[Connection]) -> None:
         super().__init__(ACCEPTED)
         self.listener = listener
-        #: the function that gets the frames, and the size of the largest frame
+        #: the function that gets the frames
         self._dispatch: DispatchFrame = listener.dispatch
-        self._frame_bytes = listener.limits.frame_bytes
         self.transport: asyncio.Transport | None = None
         self.connection_number: int | None = next(_numbers)
         self.session: PeerSession = ANONYMOUS
@@ -127,21 +99,10 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.takes_regions = False
         #: None until the first region is sent
         self._sender: SendQueue | None = None
-        self._own_view: memoryview | None = None
-        self._own_filled = 0
-        self._frame_started = 0.0
-        #: when the loop's present turn for this connection began
-        self._turn_began = 0.0
-        #: True if the buffer was full, so that the transport reads again in the same turn if there is more
-        self._read_goes_on = False
+        self._received = ReceiveBuffer(listener.limits.frame_bytes, self.last_active)
         self._replies = Replies()
-        self._pending: dict[FutureAnswer, tuple[Slot, Pending]] = {}
-        self._peer_sends_more = True
-        self._reading_paused = False
-        self._writing_paused = False
-        self._muted = 0
-        #: True if a whole frame waits in the buffer because a bound was reached
-        self._stalled = False
+        self._flow = FlowControl()
+        #: True while a call of `_flush` is scheduled
         self._flush_scheduled = False
 
     def __repr__(self) -> str:
@@ -159,6 +120,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        # This comes before `admit`, which may mute the connection and unmute it at once.
+        self._flow.begin(self.transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.client_host, self.client_port = str(peer[0]), int(peer[1])
@@ -167,8 +130,6 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
         self.takes_regions = SENDS_FILES and transport.get_extra_info("socket") is not None
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
-        # This comes before `admit`, which may mute the connection and unmute it at once.
-        self._frame_started = self.last_active
         if self.listener.tls is None:
             self._take_frames()
         else:
@@ -222,55 +183,45 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def frames_go_to(self, dispatch: DispatchFrame, frame_bytes: int) -> None:
         """Pass the following frames to `dispatch`. Each may have up to `frame_bytes` bytes."""
         self._dispatch = dispatch
-        self._frame_bytes = frame_bytes
+        self._received.frame_bytes = frame_bytes
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.end is None:
+            self._flow.end()
             self.begin_end(End(str(exc) if exc is not None else "the client closed it", by_peer=True))
         self.become(ConnectionState.CLOSED)
         self._release_buffer()
         self.listener.forget(self)
         if self._sender is not None:
             self._sender.clear()
-        pending, self._pending = self._pending, {}
-        for future in pending:
-            future.cancel()
+        self._replies.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        view = self._own_view
+        received = self._received
+        view = received.view
         if view is None:
             return self.listener.receive_view
-        if self._own_filled == len(view):
-            self._grow()
-            view = self._own_view
+        if received.filled == len(view):
+            self.listener.memory.taken(received.grow(), self)
+            view = received.view
             assert view is not None
-        return view[self._own_filled :]
+        return view[received.filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.end is not None:
             return
-        self.last_active = self.listener.loop.time()
-        if not self._read_goes_on:
-            self._turn_began = self.last_active
-        if self._own_view is None:
-            view = self.listener.receive_view
-            end = nbytes
-        else:
-            view = self._own_view
-            if not self._own_filled:
-                # The buffer is empty but not freed after the last request; the time of the next request begins here.
-                self._frame_started = self.last_active
-            self._own_filled = end = self._own_filled + nbytes
-        self._read_goes_on = end == len(view)
+        self.last_active = now = self.listener.loop.time()
+        view, end = self._received.add(nbytes, self.listener.receive_view, now)
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
         """The client sends no more, or is gone while its request still waits. It has DRAIN_SECONDS for its
         responses."""
-        self._peer_sends_more = False
-        if self.end is None and self._own_filled and not self._reading_paused:
+        flow = self._flow
+        flow.peer_sends_more = False
+        if self.end is None and self._received.filled and not flow.is_reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
-        is_owed = bool(self._replies) or self._reading_paused
+        is_owed = bool(self._replies) or flow.is_reading_paused
         if not is_owed and (self._sender is None or not self._sender.is_waiting):
             # The transport closes after it has sent its bytes.
             return None
@@ -282,15 +233,14 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         if self._sender is None or not self._sender.is_waiting:
-            self._writing_paused = True
-            self._pause_reading()
+            self._flow.writing_is_full()
 
     def resume_writing(self) -> None:
         if self._sender is not None:
             self._sender.pump()
             if self._sender.unsent_bytes > self.listener.limits.unsent_bytes:
                 return
-        self._writing_paused = False
+        self._flow.is_writing_paused = False
         self._resume()
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -298,11 +248,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def _consume(self, view: memoryview, end: int) -> None:
         """Dispatch the complete frames in view[:end] for which this turn has time, and keep the rest."""
         position = 0
+        received, flow, replies = self._received, self._flow, self._replies
         # The first frame of a turn needs no look at the clock.
-        is_first = self._turn_began == self.last_active
+        is_first = received.turn_began == self.last_active
         out: list[bytes | bytearray | memoryview] = []
         out_bytes = 0
-        replies = self._replies
         try:
             while end - position >= 4:
                 if self.end is not None:
@@ -310,18 +260,18 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                     return
                 if is_first:
                     is_first = False
-                elif self.listener.loop.time() - self._turn_began > TURN_SECONDS and not self._muted:
+                elif self.listener.loop.time() - received.turn_began > TURN_SECONDS and not flow.mutes:
                     # The rest of the node gets its turn now. The next requests of this connection keep their place.
                     self.mute()
                     self.listener.loop.call_soon(self.unmute)
-                if self._writing_paused or self._muted or (replies and self._is_behind()):
-                    self._stalled = True
-                    self._pause_reading()
+                if flow.is_writing_paused or flow.mutes or (replies and replies.is_behind(self.listener.limits)):
+                    flow.stall()
                     break
-                (size,) = _SIZE.unpack_from(view, position)
-                if size <= 0 or size > self._frame_bytes:
+                (size,) = SIZE.unpack_from(view, position)
+                if size <= 0 or size > received.frame_bytes:
                     self._write(out)
-                    self._close_for_mistake(*why_no_size(size, self._frame_bytes, self.state, self.security_protocol))
+                    kind, why = why_no_size(size, received.frame_bytes, self.state, self.security_protocol)
+                    self._close_for_mistake(kind, why)
                     return
                 stop = position + 4 + size
                 if stop > end:
@@ -344,7 +294,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                             self._write(out)
                             out, out_bytes = [], 0
                 else:
-                    self._park(cast(Pending, answer))
+                    pending = cast(Pending, answer)
+                    replies.park(pending)
+                    pending.future.add_done_callback(self._finished)
         except CloseConnection as reason:
             self._write(out)
             self.close(str(reason))
@@ -357,10 +309,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if out:
             self._write(out)
         if position != end:
-            self._keep(view, position, end)
-        elif self._own_view is not None:
-            self._own_filled = 0
-            if len(self._own_view) > KEEP_BUFFER_BYTES:
+            if taken := received.keep(view, position, end, self.last_active):
+                self.listener.memory.taken(taken, self)
+        elif received.view is not None:
+            received.filled = 0
+            if len(received.view) > KEEP_BUFFER_BYTES:
                 self._release_buffer()
 
     def _close_for_mistake(self, kind: str, reason: str) -> None:
@@ -368,39 +321,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         more = self.listener.lines.take(f"{self.client_host} {kind}")
         self.close(f"{reason}{more or ''}", logging.DEBUG if more is None else logging.INFO)
 
-    def _keep(self, view: memoryview, position: int, end: int) -> None:
-        """Move the unfinished rest to the front of this connection's own buffer."""
-        rest = end - position
-        if position or self._own_view is None:
-            self._frame_started = self.last_active
-        if self._own_view is None:
-            capacity = max(4096, 1 << (rest + 1).bit_length())
-            self._own_view = memoryview(bytearray(capacity))
-            self._own_view[:rest] = view[position:end]
-            self.listener.memory.taken(capacity, self)
-        elif position:
-            self._own_view[:rest] = bytes(view[position:end])
-        self._own_filled = rest
-
-    def _grow(self) -> None:
-        """Double the buffer, so that the cost of copying stays linear in the bytes received."""
-        old = self._own_view
-        assert old is not None
-        filled = self._own_filled
-        (size,) = _SIZE.unpack_from(old, 0) if filled >= 4 else (0,)
-        capacity = len(old) * 2
-        if 0 < size <= self._frame_bytes:
-            capacity = min(max(capacity, 8192), max(size + 4, len(old) + 1))
-        self._own_view = memoryview(bytearray(capacity))
-        self._own_view[:filled] = old[:filled]
-        self.listener.memory.taken(capacity - len(old), self)
-
     def _release_buffer(self) -> None:
-        if self._own_view is not None:
-            size = len(self._own_view)
-            self._own_view = None
-            self._own_filled = 0
-            self.listener.memory.given_back(size, self)
+        if freed := self._received.release():
+            self.listener.memory.given_back(freed, self)
 
     def tidy(self, now: float) -> None:
         """End the connection if it is idle or stuck, and free an idle buffer. The listener calls it at intervals."""
@@ -409,37 +332,28 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 # The client does not read the rest of its responses, and the transport would wait for it without end.
                 self.transport.abort()
             return
-        limits = self.listener.limits
+        limits, received, is_paused = self.listener.limits, self._received, self._flow.is_reading_paused
         if self.state is ConnectionState.HANDSHAKING:
             # A connection that waits for its admission is not late.
-            if not self._reading_paused and now - self._frame_started > limits.frame_seconds:
+            if not is_paused and now - received.frame_began > limits.frame_seconds:
                 self.close(f"the TLS handshake was not done within {limits.frame_seconds:g} s")
             return
-        if self._own_filled and not self._reading_paused:
-            if now - self._frame_started > limits.frame_seconds:
-                self.close(f"a request did not arrive within {limits.frame_seconds:g} s")
-        elif self._own_view is not None and not self._own_filled and now - self.last_active > 5.0:
+        if not is_paused and received.is_late(now, limits.frame_seconds):
+            self.close(f"a request did not arrive within {limits.frame_seconds:g} s")
+        elif not received.filled and now - self.last_active > 5.0:
             self._release_buffer()
         is_idle = limits.idle_seconds and now - self.last_active > limits.idle_seconds
-        if is_idle and not self._replies and not self._muted:
+        if is_idle and not self._replies and not self._flow.mutes:
             self.close(f"idle for {limits.idle_seconds:g} s", logging.DEBUG)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def _park(self, pending: Pending) -> None:
-        future = pending.future
-        self._pending[future] = (self._replies.open(), pending)
-        future.add_done_callback(self._finished)
-
     def _finished(self, future: FutureAnswer) -> None:
-        entry = self._pending.pop(future, None)
-        if entry is None or self.end is not None:
-            if not future.cancelled():
-                future.exception()
+        if self.end is not None:
+            self._replies.drop(future)
             return
-        slot, pending = entry
         try:
-            self._replies.fill(slot, pending.encode(future.result()))
+            self._replies.finish(future)
         except asyncio.CancelledError:
             self.close("a request was cancelled: the node is stopping")
             return
@@ -450,7 +364,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             logger.exception("Connection from %s: a handler failed", self)
             self.close("internal error")
             return
-        if len(self._replies) == 1 and not self._reading_paused:
+        if len(self._replies) == 1 and not self._flow.is_reading_paused:
             # No other request is unanswered, and none waits to be dispatched.
             self._flush()
         elif not self._flush_scheduled:
@@ -466,45 +380,37 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._replies.take(out)
         if out:
             self._write(out)
-        self._resume()
-        if not self._peer_sends_more:
+        flow = self._flow
+        if flow.is_reading_paused:
+            self._resume()
+        if not flow.peer_sends_more:
             self._end_if_answered()
 
     def _write(self, out: list[bytes | bytearray | memoryview]) -> None:
         transport = self.transport
         if transport is None or not out or self.end is not None:
             return
-        if self._sender is not None and self._sender.is_waiting:
-            self._send(transport, out)
-        elif len(out) == 1:
-            transport.write(out[0])
-        elif sum(map(len, out)) <= JOIN_BYTES:
-            transport.write(b"".join(out))
-        elif self.takes_regions and has_region(out):
-            self._send(transport, out)
-        else:
-            for buffer in out:
-                transport.write(buffer)
-
-    def _send(self, transport: asyncio.Transport, out: list[bytes | bytearray | memoryview]) -> None:
-        """Send buffers that contain regions, or that must follow queued regions."""
-        listener = self.listener
-        sender = self._sender
-        if sender is None:
-            sender = self._sender = SendQueue(
-                transport,
-                # With TLS the transport is a TlsLayer.
-                SocketOutlet(transport) if listener.tls is None else cast(Outlet, transport),
-                listener.loop,
-                high=listener.limits.unsent_bytes,
-                load=listener.cold_reads.load,
-                progressed=self._progressed,
-                failed=self._cannot_send,
-            )
+        sender, listener = self._sender, self.listener
+        if sender is None or not sender.is_waiting:
+            if len(out) == 1:
+                transport.write(out[0])
+                return
+            if write_at_once(transport, out, takes_regions=self.takes_regions):
+                return
+            if sender is None:
+                sender = self._sender = SendQueue(
+                    transport,
+                    # With TLS the transport is a TlsLayer.
+                    SocketOutlet(transport) if listener.tls is None else cast(Outlet, transport),
+                    listener.loop,
+                    high=listener.limits.unsent_bytes,
+                    load=listener.cold_reads.load,
+                    progressed=self._progressed,
+                    failed=self._cannot_send,
+                )
         sender.add(cast("list[Sendable]", out))
         if sender.unsent_bytes > listener.limits.unsent_bytes:
-            self._writing_paused = True
-            self._pause_reading()
+            self._flow.writing_is_full()
 
     def _progressed(self) -> None:
         sender = self._sender
@@ -513,8 +419,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if self.end is not None:
             if not sender.is_waiting and self.transport is not None:
                 self.transport.close()
-        elif self._writing_paused and sender.unsent_bytes <= self.listener.limits.unsent_bytes:
-            self._writing_paused = False
+        elif self._flow.is_writing_paused and sender.unsent_bytes <= self.listener.limits.unsent_bytes:
+            self._flow.is_writing_paused = False
             self._resume()
 
     def _cannot_send(self, reason: str) -> None:
@@ -526,51 +432,33 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     # -- flow control and end -----------------------------------------------------------------------------------------
 
-    def _pause_reading(self) -> None:
-        if not self._reading_paused and self.transport is not None and self.end is None:
-            self._reading_paused = True
-            if self._peer_sends_more:
-                self.transport.pause_reading()
-
     def _resume(self) -> None:
         """Continue with the received bytes, then with reading, once every bound allows it."""
-        if not self._reading_paused or self._writing_paused or self._muted or self.end is not None or self._is_behind():
+        flow = self._flow
+        if not flow.may_go_on or self._replies.is_behind(self.listener.limits):
             return
-        self._stalled = False
-        # The time of a request and of idleness begins again, because nothing could arrive while reading was paused.
-        self._frame_started = self.last_active = self._turn_began = self.listener.loop.time()
-        self._read_goes_on = False
-        if self._own_view is not None and self._own_filled:
-            filled = self._own_filled
-            self._own_filled = 0
-            self._consume(self._own_view, filled)
-        if not self._stalled and self._reading_paused and self.end is None and self.transport is not None:
-            self._reading_paused = False
-            if self._peer_sends_more:
-                self.transport.resume_reading()
-            else:
-                self._end_if_answered()
+        flow.is_stalled = False
+        # The time of idleness begins again, because nothing could arrive while reading was paused.
+        self.last_active = now = self.listener.loop.time()
+        waiting = self._received.take_again(now)
+        if waiting is not None:
+            self._consume(*waiting)
+        if flow.resume() and not flow.peer_sends_more:
+            self._end_if_answered()
 
     def _end_if_answered(self) -> None:
         """Close the connection of a client that has ended its sending, unless a response is still due to it."""
-        if self.end is None and not self._replies and not self._reading_paused:
+        if self.end is None and not self._replies and not self._flow.is_reading_paused:
             self.close(_NO_MORE, logging.DEBUG)
-
-    def _is_behind(self) -> bool:
-        """Return True if too many requests are unanswered, or too many bytes wait for an earlier response."""
-        limits = self.listener.limits
-        return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
         """Stop reading and dispatching (for quotas, admission, the bound on memory of incomplete requests, the order of
         appends, and the end of a turn). Each caller calls `unmute` as often as `mute`."""
-        self._muted += 1
-        self._pause_reading()
+        self._flow.mute()
 
     def unmute(self) -> None:
         """Undo one `mute`; the last `unmute` lets the connection continue."""
-        self._muted -= 1
-        if not self._muted:
+        if self._flow.unmute():
             self._resume()
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
@@ -584,6 +472,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if self.end is not None:
             # TLS could not encrypt the responses, which has ended the connection.
             return
+        self._flow.end()
         self.begin_end(End(reason, by_peer=False))
         self.last_active = self.listener.loop.time()
         logger.log(level, "Connection from %s: closed: %s", self, reason)

@@ -51,6 +51,21 @@ def has_region(pieces: Iterable[Sendable]) -> bool:
     return any(not isinstance(piece, _PLAIN) for piece in pieces)
 
 
+def write_at_once(
+    transport: asyncio.Transport, out: list[bytes | bytearray | memoryview], *, takes_regions: bool
+) -> bool:
+    """Write responses to the transport. Return False if they have regions, which need a SendQueue; then nothing is
+    written."""
+    if sum(map(len, out)) <= JOIN_BYTES:
+        transport.write(b"".join(out))
+    elif takes_regions and has_region(out):
+        return False
+    else:
+        for buffer in out:
+            transport.write(buffer)
+    return True
+
+
 class Outlet(Protocol):
     """Sends without the transport, which would keep bytes until the end of the loop's turn. An outlet is called only
     while the transport has nothing to send. It passes the bytes that the socket does not take to the transport."""

@@ -23,8 +23,8 @@ from pykbroker.sasl.server_authenticator import Authenticated, ListenerRules, Se
 from pykbroker.security.peer_session import PeerSession
 
 if TYPE_CHECKING:
-    from pykbroker.net.connection import Connection, DispatchFrame, Pending
-    from pykbroker.net.replies import AnswerBuffers
+    from pykbroker.net.connection import Connection, DispatchFrame
+    from pykbroker.net.replies import AnswerBuffers, Pending
 
 logger = logging.getLogger(__name__)
 

@@ -134,8 +134,8 @@ def _serve() -> int:
         connections = [one for listener in node.listeners for one in list(listener.connections)]
         return {
             "connections": len(connections),
-            "receive_bytes": sum(0 if one._own_view is None else len(one._own_view) for one in connections),
-            "unanswered": sum(len(one._pending) for one in connections),
+            "receive_bytes": sum(one._received.memory_bytes for one in connections),
+            "unanswered": sum(one._replies.parked for one in connections),
             "parked_fetches": services.replicas.purgatory.count,
             "fetch_sessions": len(services.fetch_sessions),
         }

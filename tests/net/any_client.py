@@ -321,7 +321,7 @@ class AnyClient:
         memory = self.listener.memory.used
         assert memory <= max(8192, 4 * self.delivered), "memory grows faster than what came"
         assert memory <= 4 * FRAME_BYTES
-        if self.connection.state is ConnectionState.AUTHENTICATING and not self.connection._muted:
+        if self.connection.state is ConnectionState.AUTHENTICATING and not self.connection._flow.mutes:
             assert memory <= 4 * SASL_FRAME_BYTES
 
     def check(self) -> Expected:

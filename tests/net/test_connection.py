@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.net.admission import AdmissionLimits
-from pykbroker.net.connection import DRAIN_SECONDS, CloseConnection, Connection, Pending
+from pykbroker.net.connection import DRAIN_SECONDS, CloseConnection, Connection
 from pykbroker.net.connection_home import Limits, WaitingMemory
 from pykbroker.net.connection_state import End
 from pykbroker.net.listener import Listener
-from pykbroker.net.replies import AnswerBuffers
+from pykbroker.net.replies import AnswerBuffers, Pending
 from tests.net.fakes import FakeLoop, FakeRuntime, connect, feed, frame, make_listener
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def test_of_many_unfinished_requests_one_always_goes_on() -> None:
     for size in (30_000, 60_000, 120_000):
         for connection, transport in pairs:
             if transport.reading:
-                begin = b"" if connection._own_filled else (1_000_000).to_bytes(4, "big")
+                begin = b"" if connection._received.filled else (1_000_000).to_bytes(4, "big")
                 feed(connection, begin + b"x" * size)
     assert [transport.reading for _, transport in pairs].count(True) == 1
     loop.now += 61

@@ -298,7 +298,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             client.pass_seconds(DEADLINE_SECONDS / 3)
         client.check()
         assert client.connection.state in (ConnectionState.READY, ConnectionState.CLOSED)
-        assert client.connection.state is not ConnectionState.READY or not client.connection._muted
+        assert client.connection.state is not ConnectionState.READY or not client.connection._flow.mutes
         type(self).dispatched += len(client.dispatched)
         type(self).renewed += sum(1 for sent in client.sent if sent.proves) > 1
         for _ in range(8):

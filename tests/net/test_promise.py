@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.net.connection import Connection, Pending
+from pykbroker.net.connection import Connection
 from pykbroker.net.promise import Promise
-from pykbroker.net.replies import AnswerBuffers
+from pykbroker.net.replies import AnswerBuffers, Pending
 from tests.net.fakes import FakeLoop, connect, feed, frame, make_listener
 
 

@@ -261,12 +261,14 @@ def test_requests_that_arrive_share_a_bound() -> None:
         first.socket.sendall((90_000).to_bytes(4, "big") + b"x" * 80_000)
         until(lambda: listener(broker).memory.used > 0)
         second.socket.sendall((90_000).to_bytes(4, "big") + b"x" * 80_000)
-        until(lambda: any(connection._muted for connection in listener(broker).connections))
+        until(lambda: any(connection._flow.mutes for connection in listener(broker).connections))
         assert not any(
-            connection._muted for connection in list(listener(broker).connections) if not connection._own_filled
+            connection._flow.mutes
+            for connection in list(listener(broker).connections)
+            if not connection._received.filled
         )
         first.close()
-        until(lambda: not any(connection._muted for connection in listener(broker).connections))
+        until(lambda: not any(connection._flow.mutes for connection in listener(broker).connections))
         second.close()
 
 
