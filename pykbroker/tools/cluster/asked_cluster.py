@@ -51,7 +51,8 @@ class ClusterNode:
 class ClusterSettings:
     """The addresses of the cluster, how to connect, and how long to wait."""
 
-    bootstrap: str
+    #: `host:port` of each
+    bootstrap: tuple[str, ...]
     security: ClientSecurity = field(default_factory=ClientSecurity)
     client_id: str = "pykbroker-admin"
     #: `bootstrap` names controllers
@@ -241,7 +242,7 @@ class AskedCluster:
         """Return the first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
         if self._first is not None and _unreachable(self._first) is None:
             return self._first
-        addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
+        addresses = self._settings.bootstrap
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             reasons = []

@@ -6,16 +6,14 @@ client_security.py, the keys of TLS and SASL. Keys that have no effect in a comm
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import parse_bytes
 from pykbroker.tools.cluster.asked_cluster import ClusterSettings
+from pykbroker.tools.cluster.bootstrap_list import bootstrap_addresses
 from pykbroker.tools.cluster.client_security import ClientSecurity, security_of
-
-_GREATEST_PORT: Final = 65535
 
 
 def read_properties(path: str | None) -> dict[str, str]:
@@ -32,9 +30,9 @@ def settings_of(
 ) -> ClusterSettings:
     """Return the settings that reach a cluster, from a client's properties. Raises NotServed, and ConfigError, also for
     an address in `bootstrap` that is not HOST:PORT."""
-    _check_addresses(bootstrap, "bootstrap.controllers" if of_controllers else "bootstrap.servers")
+    addresses = bootstrap_addresses(bootstrap, "bootstrap.controllers" if of_controllers else "bootstrap.servers")
     return ClusterSettings(
-        bootstrap=bootstrap,
+        bootstrap=tuple(str(address) for address in addresses),
         security=security_of(properties),
         client_id=properties.get("client.id", "pykbroker-admin"),
         of_controllers=of_controllers,
@@ -42,20 +40,6 @@ def settings_of(
         request_timeout_ms=_number(properties, "request.timeout.ms", 30_000),
         patient=patient,
     )
-
-
-def _check_addresses(bootstrap: str, key: str) -> None:
-    """Raise ConfigError with the text of Apache Kafka's clients."""
-    addresses = [address.strip() for address in bootstrap.split(",") if address.strip()]
-    if not addresses:
-        raise ConfigError(f"No resolvable bootstrap urls given in {key}")
-    for address in addresses:
-        found = re.fullmatch(r".+:0*([0-9]+)", address)
-        if found is None:
-            raise ConfigError(f"Invalid url in {key}: {address}")
-        # The system would take a greater number for the port that its last 16 bits name.
-        if len(found[1]) > 5 or int(found[1]) > _GREATEST_PORT:
-            raise ConfigError(f"Invalid port in {key}: {address}")
 
 
 #: Java's keys that have no meaning for a Python client, or whose values the tools set themselves.

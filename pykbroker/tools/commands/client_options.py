@@ -6,7 +6,6 @@ Responsible for the options and for the client's properties that they make toget
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -16,6 +15,7 @@ import click
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.nearest import did_you_mean
+from pykbroker.tools.cluster.bootstrap_list import NotAnAddress, address_of
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
@@ -24,7 +24,6 @@ BOOTSTRAP_VARIABLE: Final = "PYKBROKER_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_CONTROLLER_PORT: Final = 9093
-_GREATEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +50,13 @@ def _addresses(ctx: click.Context, parameter: click.Parameter, value: str | None
     if value is None:
         return None
     default = DEFAULT_CONTROLLER_PORT if parameter.name == "bootstrap_controller" else DEFAULT_PORT
-    addresses = [with_port(address.strip(), default) for address in value.split(",")]
-    if None in addresses:
-        wrong = value.split(",")[addresses.index(None)].strip()
-        raise click.BadParameter(f"'{wrong}' is not HOST or HOST:PORT.", ctx, parameter)
-    return ",".join(address for address in addresses if address is not None)
-
-
-def with_port(address: str, default: int) -> str | None:
-    """Return an address with its port, or with the default port. None if it is no address."""
-    if address.startswith("["):
-        host, bracket, port = address.partition("]")
-        host += bracket
-    else:
-        host, colon, port = address.partition(":")
-        port = colon + port
-    if not host or any(letter.isspace() for letter in address) or host in ("[", "[]"):
-        return None
-    if not port:
-        return f"{host}:{default}"
-    # The system would take a greater number for the port that its last 16 bits name.
-    is_port = re.fullmatch(r":[0-9]{1,5}", port) is not None and int(port[1:]) <= _GREATEST_PORT
-    return address if is_port else None
+    addresses = []
+    for text in value.split(","):
+        try:
+            addresses.append(str(address_of(text, default)))
+        except NotAnAddress:
+            raise click.BadParameter(f"'{text.strip()}' is not HOST or HOST:PORT.", ctx, parameter) from None
+    return ",".join(addresses)
 
 
 _OPTIONS: Final = (

@@ -166,10 +166,12 @@ def _answer(host: str, port: int, path: str, *, secure: bool) -> Attempt:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.strip().rpartition(":")
-    if not host or not port.isdecimal():
+    from pykbroker.tools.cluster.bootstrap_list import NotAnAddress, address_of
+
+    try:
+        return address_of(address)
+    except NotAnAddress:
         sys.exit(f"cub: {address} is not HOST:PORT")
-    return host.strip("[]"), int(port)
 
 
 if __name__ == "__main__":

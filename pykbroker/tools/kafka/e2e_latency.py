@@ -180,10 +180,11 @@ def _assign(consumer: KafkaConsumer, topic: str) -> None:
 def _clients(given: Given) -> tuple[KafkaConsumer, KafkaProducer]:
     from kafka import KafkaConsumer, KafkaProducer
 
+    from pykbroker.tools.cluster.bootstrap_list import bootstrap_addresses
     from pykbroker.tools.cluster.client_properties import python_settings, read_properties
 
     properties = read_properties(given.text("command-config"))
-    servers = (given.text("bootstrap-server") or "").split(",")
+    servers = [str(address) for address in bootstrap_addresses(given.text("bootstrap-server") or "")]
 
     def settings(known: dict[str, Any]) -> dict[str, Any]:
         # One file serves both clients, so keys of the other client are ignored without a warning.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.config.kinds import ConfigError
+from pykbroker.tools.cluster.bootstrap_list import NotAnAddress, PortOutOfRange, address_of
 from pykbroker.tools.cluster.failure import AskFailed, NotServed
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
@@ -69,6 +70,10 @@ def _check_addresses(options: Options, addresses: str | None) -> None:
     if not addresses:
         options.end_with_usage("Error while validating the bootstrap address")
     for address in addresses.split(","):
-        _, colon, port = address.strip().rpartition(":")
-        if not colon or not port.isdigit():
+        try:
+            address_of(address)
+        except PortOutOfRange:
+            # As in Apache Kafka, the client refuses it, and no usage is shown.
+            continue
+        except NotAnAddress:
             options.end_with_usage("Please provide valid host:port like host1:9091,host2:9092")

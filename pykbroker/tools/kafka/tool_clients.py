@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.tools.cluster.bootstrap_list import bootstrap_addresses
 
 C = TypeVar("C")
 
@@ -25,12 +27,13 @@ def settings_of(
     for key in unknown:
         if key not in without_a_word:
             print(f"WARN {key} is no setting of the Python {kind} and has no effect", file=sys.stderr)
-    settings["bootstrap_servers"] = bootstrap.split(",")
+    settings["bootstrap_servers"] = [str(address) for address in bootstrap_addresses(bootstrap)]
     return settings
 
 
 def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
-    """Return the bootstrap addresses. Raises ValueError, as the Java client does, if there are none."""
+    """Return the bootstrap addresses. Raises ValueError, as the Java client does, if there are none or one is not
+    valid."""
     if "bootstrap.servers" not in properties:
         raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
     addresses = properties["bootstrap.servers"]
@@ -38,9 +41,10 @@ def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
         raise ValueError(
             "Configuration 'bootstrap.servers' must not be empty. Valid values include: any non-empty value"
         )
-    for address in addresses.split(","):
-        if not re.fullmatch(r".+:\d+", address.strip()):
-            raise ValueError(f"Failed to construct kafka {kind}: Invalid url in bootstrap.servers: {address}")
+    try:
+        bootstrap_addresses(addresses)
+    except ConfigError as error:
+        raise ValueError(f"Failed to construct kafka {kind}: {error}") from None
     return addresses
 
 

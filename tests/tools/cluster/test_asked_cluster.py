@@ -27,7 +27,7 @@ def asked(cluster: Cluster) -> Iterator[AskedCluster]:
     cluster.start()
     cluster.wait_until_in_sync()
     bootstrap = ",".join(cluster.address(number) for number in (3, 1))
-    with AskedCluster(ClusterSettings(bootstrap)) as asked:
+    with AskedCluster(ClusterSettings(tuple(bootstrap.split(",")))) as asked:
         assert [node.id for node in asked.nodes()] == [1, 2, 3]
         yield asked
 
@@ -52,10 +52,10 @@ def test_the_first_contact_may_be_silent(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         for patient in (True, False):
-            settings = ClusterSettings(f"{address},{cluster.address(1)}", request_timeout_ms=2000, patient=patient)
+            settings = ClusterSettings((address, cluster.address(1)), request_timeout_ms=2000, patient=patient)
             with AskedCluster(settings) as asked:
                 assert 1 in [node.id for node in asked.nodes()]
-        alone = ClusterSettings(address, request_timeout_ms=100, patient=False)
+        alone = ClusterSettings((address,), request_timeout_ms=100, patient=False)
         with AskedCluster(alone) as asked, pytest.raises(NoAnswer, match="does not answer: no answer within 100 ms"):
             asked.nodes()
 

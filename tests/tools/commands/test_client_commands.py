@@ -171,29 +171,6 @@ def test_an_option_of_a_load_counts_before_a_property() -> None:
     assert (by_default["acks"], by_default["compression.type"]) == ("all", "none")
 
 
-@pytest.mark.parametrize(
-    ("written", "address"),
-    [
-        ("a", "a:9092"),
-        ("a:1", "a:1"),
-        ("[::1]", "[::1]:9092"),
-        ("[::1]:1", "[::1]:1"),
-        ("", None),
-        (":1", None),
-        ("a:", None),
-        ("a:1:2", None),
-        ("a:65535", "a:65535"),
-        ("a:65536", None),
-        ("a:" + "1" * 5000, None),
-        ("[", None),
-        ("[]:1", None),
-        ("a b", None),
-    ],
-)
-def test_a_port_may_be_left_out(written: str, address: str | None) -> None:
-    assert client_options.with_port(written, 9092) == address
-
-
 def test_brokers_and_controllers_have_their_own_default_port() -> None:
     seen: list[client_options.ClientOptions] = []
 
