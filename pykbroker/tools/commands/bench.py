@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pykbroker.tools.commands import drawn_progress
-from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.client_options import ClientOptions, PropertyOption, client_options
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, Table, output_option
@@ -49,8 +49,17 @@ _size = click.option(
     "--size", type=click.IntRange(1, 100_000_000), default=100, metavar="BYTES", help="Of each record (default: 100)."
 )
 # These two have no default here, so that a property of the client holds where the option is not given.
-_compression = click.option("-z", "--compression", type=_CODECS, help="The codec (default: none).")
-_acks = click.option("--acks", type=_ACKS, help="Which replicas acknowledge (default: all).")
+_compression = click.option(
+    "-z",
+    "--compression",
+    cls=PropertyOption,
+    key="compression.type",
+    type=_CODECS,
+    help="The codec (default: none).",
+)
+_acks = click.option(
+    "--acks", cls=PropertyOption, key="acks", type=_ACKS, help="Which replicas acknowledge (default: all)."
+)
 
 
 _patience = click.option(

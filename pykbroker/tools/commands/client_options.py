@@ -15,7 +15,7 @@ import click
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.nearest import did_you_mean
-from pykbroker.tools.cluster.bootstrap_list import NotAnAddress, address_of
+from pykbroker.tools.cluster.bootstrap_list import NotAnAddress, address_of, bootstrap_addresses
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
@@ -24,6 +24,8 @@ BOOTSTRAP_VARIABLE: Final = "PYKBROKER_BOOTSTRAP_SERVER"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_CONTROLLER_PORT: Final = 9093
+_SERVERS: Final = "bootstrap.servers"
+_CONTROLLERS: Final = "bootstrap.controllers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,25 @@ class ClientOptions:
         return AskedCluster(settings)
 
 
+class PropertyOption(click.Option):
+    """An option that sets a property of the client. A command line that gives the property another value with -X is
+    refused; in a file, the property has an effect if the option is not given."""
+
+    def __init__(self, *words: Any, key: str, **settings: Any) -> None:
+        super().__init__(*words, **settings)
+        self.key = key
+
+    @property
+    def word(self) -> str:
+        return max(self.opts, key=len)
+
+    def is_given(self, ctx: click.Context) -> bool:
+        """Return True if the command line has the option: an environment variable is only a default."""
+        from click.core import ParameterSource
+
+        return self.name is not None and ctx.get_parameter_source(self.name) is ParameterSource.COMMANDLINE
+
+
 def _addresses(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value is None:
         return None
@@ -63,12 +84,14 @@ _OPTIONS: Final = (
     click.option(
         "-b",
         "--bootstrap-server",
+        cls=PropertyOption,
+        key=_SERVERS,
         default=DEFAULT_BOOTSTRAP,
         envvar=BOOTSTRAP_VARIABLE,
         callback=_addresses,
         metavar="HOST[:PORT],...",
-        help=f"The brokers to connect to first (default: ${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}; port "
-        f"{DEFAULT_PORT}).",
+        help="The brokers to connect to first (default: bootstrap.servers of -X or the file, "
+        f"${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}; port {DEFAULT_PORT}).",
     ),
     click.option("--command-config", metavar="FILE", help="A properties file for the client, as Java clients have it."),
     click.option(
@@ -82,8 +105,10 @@ _OPTIONS: Final = (
 )
 
 
-_CONTROLLERS: Final = click.option(
+_CONTROLLER_OPTION: Final = click.option(
     "--bootstrap-controller",
+    cls=PropertyOption,
+    key=_CONTROLLERS,
     callback=_addresses,
     metavar="HOST[:PORT],...",
     help=f"The controllers to connect to, and no broker (port {DEFAULT_CONTROLLER_PORT}).",
@@ -97,8 +122,20 @@ def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_client(
         bootstrap_server: str, command_config: str | None, client_properties: tuple[str, ...], **words: Any
     ) -> Any:
+        from pykbroker.tools.cluster.client_properties import read_properties
+
+        ctx = click.get_current_context()
         controllers = words.pop("bootstrap_controller", None)
-        properties = _properties(command_config, client_properties)
+        assigned = key_values("-X", client_properties)
+        if assigned:
+            _check_keys(assigned)
+        _check_set_once(ctx, assigned)
+        properties = {**read_properties(command_config), **assigned}
+        if controllers is None:
+            if _CONTROLLERS in assigned:
+                controllers = _listed(assigned, _CONTROLLERS)
+            elif _SERVERS in properties and not _is_given(ctx, _SERVERS):
+                bootstrap_server = _listed(properties, _SERVERS)
         client = ClientOptions(controllers or bootstrap_server, properties, of_controllers=controllers is not None)
         return function(client=client, **words)
 
@@ -110,18 +147,43 @@ def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of `client_options`, and one for controllers, to a command whose requests they can answer too."""
-    return _CONTROLLERS(client_options(function))
+    return _CONTROLLER_OPTION(client_options(function))
 
 
-def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
-    from pykbroker.tools.cluster.client_properties import read_properties
+def _listed(properties: Mapping[str, str], key: str) -> str:
+    return ",".join(str(address) for address in bootstrap_addresses(properties[key], key))
 
-    found = read_properties(file)
-    assigned = key_values("-X", texts)
-    if assigned:
-        _check_keys(assigned)
-    found.update(assigned)
-    return found
+
+def _is_given(ctx: click.Context, key: str) -> bool:
+    """Return True if the command line has the option that sets the property."""
+    return any(option.key == key and option.is_given(ctx) for option in _property_options(ctx))
+
+
+def _property_options(ctx: click.Context) -> list[PropertyOption]:
+    return [option for option in ctx.command.params if isinstance(option, PropertyOption)]
+
+
+def _check_set_once(ctx: click.Context, assigned: Mapping[str, str]) -> None:
+    """Raise UsageError for a property of -X that another option gives another value, and for a command line with both
+    brokers and controllers: one of the two values would be lost. `assigned`: the properties of -X."""
+    options = _property_options(ctx)
+    given = [option for option in options if option.is_given(ctx)]
+    for option in given:
+        if option.key in assigned and not _is_same(assigned, option.key, ctx.params[option.name or ""]):
+            raise click.UsageError(f"-X {option.key} does not go with {option.word}, which sets it too.", ctx)
+    if _CONTROLLERS in assigned and not any(option.key == _CONTROLLERS for option in options):
+        raise click.UsageError(f"-X {_CONTROLLERS} has no effect here: this command connects to brokers, see -b.", ctx)
+    lists = {key: f"-X {key}" for key in (_SERVERS, _CONTROLLERS) if key in assigned}
+    lists |= {option.key: option.word for option in given if option.key in (_SERVERS, _CONTROLLERS)}
+    if len(lists) > 1:
+        raise click.UsageError(f"{lists[_SERVERS]} does not go with {lists[_CONTROLLERS]}.", ctx)
+
+
+def _is_same(assigned: Mapping[str, str], key: str, value: object) -> bool:
+    """Return True if an option has the value that -X gives to its property."""
+    if key in (_SERVERS, _CONTROLLERS):
+        return _listed(assigned, key) == value
+    return assigned[key] == (str(value).lower() if isinstance(value, bool) else value)
 
 
 def _check_keys(keys: Iterable[str]) -> None:

@@ -39,9 +39,11 @@ def group_names(ctx: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[AskedCluster], Iterable[str]]) -> list[str]:
-    bootstrap = ctx.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     limits = {"default.api.timeout.ms": _PATIENCE_MS, "request.timeout.ms": _PATIENCE_MS}
     given = dict(text.partition("=")[::2] for text in ctx.params.get("client_properties") or ())
+    # -X has an effect only if -b is not given, and such a command line is refused when it has both.
+    named = given.get("bootstrap.servers") or ctx.params.get("bootstrap_server")
+    bootstrap = named or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     try:
         with ClientOptions(bootstrap, {**given, **limits}).cluster() as cluster:
             return sorted(name for name in names(cluster) if name.startswith(incomplete))

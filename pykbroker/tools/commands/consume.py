@@ -16,7 +16,7 @@ from pykbroker.tools.cluster.json_records import JsonFormat
 from pykbroker.tools.cluster.record_format import DelimitedFormat, FormatString, Shown
 from pykbroker.tools.cluster.text_pattern import is_pattern
 from pykbroker.tools.cluster.time_words import TIMES
-from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.client_options import ClientOptions, PropertyOption, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import group_names, topic_names
 from pykbroker.tools.commands.named_topics import named_topics, pattern_of
@@ -98,12 +98,16 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "-g",
     "--group",
+    cls=PropertyOption,
+    key="group.id",
     metavar="ID",
     shell_complete=group_names,
     help="Read as a member of this group, and commit what was printed.",
 )
 @click.option(
     "--isolation",
+    cls=PropertyOption,
+    key="isolation.level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     help="read_committed leaves out what open and aborted transactions wrote (default: read_uncommitted).",
 )  # fmt: skip

@@ -18,7 +18,7 @@ from pykbroker.tools.cluster.json_records import BadInput, NewRecord
 from pykbroker.tools.cluster.record_input import JsonRecords, RecordMaker, Template, Written, header_of, pieces
 from pykbroker.tools.cluster.time_words import TIMES
 from pykbroker.tools.commands import drawn_progress
-from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.client_options import ClientOptions, PropertyOption, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, output_option
@@ -86,13 +86,23 @@ class SentRecords:
 @click.option(
     "-z",
     "--compression",
+    cls=PropertyOption,
+    key="compression.type",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="The codec of batches (default: none).",
 )
-@click.option("--acks", type=click.Choice(list(_ACKS)), help="Which replicas acknowledge (default: all).")
+@click.option(
+    "--acks",
+    cls=PropertyOption,
+    key="acks",
+    type=click.Choice(list(_ACKS)),
+    help="Which replicas acknowledge (default: all).",
+)
 @click.option(
     "--idempotence/--no-idempotence",
     "idempotence",
+    cls=PropertyOption,
+    key="enable.idempotence",
     default=None,
     help="Whether retries may write a record twice (default: they may not, with acks=all).",
 )

@@ -150,6 +150,44 @@ def test_wrong_options_are_one_line(
         ("configs alter topic t --set a=1 --delete a", 1, "a is changed by two options: say one change"),
         ("configs alter topic t --append a=1 --subtract a=2", 1, "a is changed by two options: say one change"),
         ("topics alter t -c a=1 --delete-config a", 1, "a is changed by two options: say one change"),
+        (
+            "topics list -X bootstrap.servers=a:1",
+            2,
+            "-X bootstrap.servers does not go with --bootstrap-server, which sets it too.",
+        ),
+        (
+            "topics list -X bootstrap.controllers=a:1",
+            2,
+            "-X bootstrap.controllers has no effect here: this command connects to brokers, see -b.",
+        ),
+        (
+            "acls list -X bootstrap.controllers=a:1",
+            2,
+            "--bootstrap-server does not go with -X bootstrap.controllers.",
+        ),
+        (
+            "acls list --bootstrap-controller a:1",
+            2,
+            "--bootstrap-server does not go with --bootstrap-controller.",
+        ),
+        ("consume t -g a -X group.id=b", 2, "-X group.id does not go with --group, which sets it too."),
+        (
+            "consume t --isolation read_committed -X isolation.level=read_uncommitted",
+            2,
+            "-X isolation.level does not go with --isolation, which sets it too.",
+        ),
+        ("produce t --acks 1 -X acks=all", 2, "-X acks does not go with --acks, which sets it too."),
+        (
+            "produce t -z lz4 -X compression.type=gzip",
+            2,
+            "-X compression.type does not go with --compression, which sets it too.",
+        ),
+        (
+            "produce t --no-idempotence -X enable.idempotence=true",
+            2,
+            "-X enable.idempotence does not go with --idempotence, which sets it too.",
+        ),
+        ("bench produce t --acks 1 -X acks=all", 2, "-X acks does not go with --acks, which sets it too."),
     ],
 )
 def test_options_that_exclude_each_other(
@@ -182,6 +220,43 @@ def test_brokers_and_controllers_have_their_own_default_port() -> None:
     command.main(["-b", "a, b:1"], standalone_mode=False)
     command.main(["--bootstrap-controller", "a,b:1"], standalone_mode=False)
     assert [(one.bootstrap, one.of_controllers) for one in seen] == [("a:9092,b:1", False), ("a:9093,b:1", True)]
+
+
+def chosen(words: list[str], *, file: Path | None = None, of_controllers: bool = False) -> tuple[str, bool]:
+    """Return the addresses that a command connects to, and whether they are controllers."""
+    seen: list[client_options.ClientOptions] = []
+
+    @click.command()
+    @(client_options.controller_options if of_controllers else client_options.client_options)
+    def command(client: client_options.ClientOptions) -> None:
+        seen.append(client)
+
+    in_file = [] if file is None else ["--command-config", str(file)]
+    command.main([*words, *in_file], standalone_mode=False)
+    return seen[0].bootstrap, seen[0].of_controllers
+
+
+def test_addresses_of_a_property_count_if_no_option_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each source counts before the one that is further from the command line: -b or -X, the file, the environment."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=of-the-file:1\n")
+    property_of_x = ["-X", "bootstrap.servers= a:1,[::1]:2"]
+    assert chosen(property_of_x) == ("a:1,[::1]:2", False)
+    monkeypatch.setenv(client_options.BOOTSTRAP_VARIABLE, "of-the-environment:1")
+    assert chosen([]) == ("of-the-environment:1", False)
+    assert chosen([], file=file) == ("of-the-file:1", False)
+    assert chosen(property_of_x, file=file) == ("a:1,[::1]:2", False)
+    assert chosen(["-b", "b:1"], file=file) == ("b:1", False)
+    assert chosen(["-b", "b:1", "-X", "bootstrap.servers=b:1 ,"]) == ("b:1", False)
+    controllers = ["-X", "bootstrap.controllers=c:1"]
+    assert chosen(controllers, file=file, of_controllers=True) == ("c:1", True)
+    assert chosen(["--bootstrap-controller", "c:1"], file=file, of_controllers=True) == ("c:1", True)
+
+
+def test_an_address_of_a_property_needs_its_port(capsys: pytest.CaptureFixture[str]) -> None:
+    """The property is that of a Java client, which has no default port."""
+    assert main(["topics", "list", "-X", "bootstrap.servers=a"]) == 1
+    assert capsys.readouterr().err == "pykbroker: Invalid url in bootstrap.servers: a\n"
 
 
 def test_the_words_count_before_the_file(tmp_path: Path) -> None:

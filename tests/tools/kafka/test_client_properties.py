@@ -82,7 +82,7 @@ def test_time_limits_and_the_client_id(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("default.api.timeout.ms = 1500\nrequest.timeout.ms: 700\nclient.id=me\n")
     settings = settings_of(read_properties(str(file)), "a:1,b:2")
-    assert (settings.bootstrap, settings.timeout_ms, settings.request_timeout_ms) == ("a:1,b:2", 1500, 700)
+    assert (settings.bootstrap, settings.timeout_ms, settings.request_timeout_ms) == (("a:1", "b:2"), 1500, 700)
     assert (settings.security, settings.client_id) == (ClientSecurity(), "me")
     with pytest.raises(ConfigError, match=r"Invalid value x for configuration request.timeout.ms"):
         settings_of({"request.timeout.ms": "x"}, "a:1")
