@@ -6,7 +6,8 @@ durability (log_files.py), nor for when a segment is full (rolling.py). The call
 passes the bound of a read, and moves the high watermark.
 
 Invariants:
-* log_start_offset <= local_log_start_offset; only in a tiered log they differ, and the records between are elsewhere.
+* log_start_offset <= local_log_start_offset. They differ only in a tiered log, and then the records between them are
+  only in remote storage.
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
 * The offset of an append follows the last one without a gap. The state in memory is never ahead of the file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
@@ -62,9 +63,12 @@ class Keeper(Protocol):
     """The owner of the checkpoints that contain a log's offsets."""
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """Return the writes that must be done before a truncation changes the files; recovery point and log start have
-        moved. A stale recovery point would hide later records from the scan after a crash; too high a log start would
-        hide records from readers. With a low one, a power loss might bring back only some of the files before it."""
+        """Return the writes that must be done before a truncation changes the files. When this is called, the log's
+        recovery point and log start already have their new values.
+
+        If a checkpoint kept a recovery point that is too high, the scan after a crash would skip records that were
+        appended later. If it kept a log start that is too high, readers would not see the records below it. If it kept
+        one that is too low, a power loss could bring back some of the removed files below the real log start."""
 
 
 class PartitionLog:
@@ -222,7 +226,8 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Set the high watermark, limited to the log's start and end. The caller knows the replica set."""
+        """Set the high watermark, limited to the log's start and end. The caller computes it, because only the caller
+        knows the replicas."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         elif offset < self.log_start_offset:
@@ -405,7 +410,7 @@ class PartitionLog:
         with_aborted: bool = False,
         wait: bool = True,
     ) -> ReadResult:
-        """Read whole batches from the one that contains `offset`, below `upper_offset`, at most `max_bytes` of them.
+        """Read whole batches, from the batch that contains `offset` up to `upper_offset`. Read at most `max_bytes`.
 
         `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (slices.py); these
         are not checked. `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for
@@ -456,7 +461,8 @@ class PartitionLog:
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
     ) -> TimedRecord | None:
-        """Return the first record at least this new. Raises StorageError, ColdRead unless `wait`, and as `look`."""
+        """Return the first record that is at least this new. Raises StorageError, ColdRead if not `wait`, and the
+        errors of `TimeSearch.look`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
@@ -468,8 +474,8 @@ class PartitionLog:
     # -- delete from the front
 
     def delete_records_before(self, offset: int, *, reason: str = "client delete records request") -> None:
-        """Raise the log start (DeleteRecords); the segments below it go with the next `retire`. It is durable with the
-        next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
+        """Raise the log start (DeleteRecords). The next `retire` removes the segments below it. The new log start is
+        durable after the next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
         if offset > self.high_watermark or offset < 0:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -525,8 +531,9 @@ class PartitionLog:
             raise self.files.segments.cold_times(cold) from None
 
     def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
-        """Rename retired segments once the log start is durable, or with `one_by_one` if it cannot become durable.
-        Returns the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
+        """Rename the retired segments that lie below the durable log start. If no log start can become durable, because
+        the disk is full, the caller passes `one_by_one`: then all of them are renamed in order, each with an fsync.
+        Return the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
         files = self.files
         if not files.is_sound:
             return []
@@ -539,7 +546,8 @@ class PartitionLog:
     def begin_replacement(
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
-        """Begin the log's only compaction, which `end_replacement` ends. The log was flushed after `cleanable`."""
+        """Begin a compaction, which `end_replacement` ends. A log has at most one at a time. The caller has flushed the
+        log after it computed `cleanable`."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -568,7 +576,8 @@ class PartitionLog:
         files = self.files
         if offset >= self.log_end_offset:
             if files.is_sound:
-                # An epoch that began here has no records yet, and another leader's log does not have it.
+                # An epoch that begins at the log end has no records. It is removed, because the log of the new leader
+                # may not have it.
                 with files.guarded():
                     self.epochs.truncate_end(self.log_end_offset)
                     files.side.write_epochs(self.epochs)
@@ -642,9 +651,9 @@ class PartitionLog:
     # -- another folder
 
     def take_over(self, log: PartitionLog, path: str) -> None:
-        """Replace `log` by this log, which has all its records, in a folder that is renamed to `path`. State that is
-        only in memory moves too: producers with their latest batches and verifications. Records are durable if they
-        were durable in both. After this call `log` may only be closed. Raises StorageError."""
+        """Replace `log` by this log, which contains all records of `log`. This log's folder is renamed to `path`. State
+        that is only in memory moves too: producers with their latest batches and verifications. Records are durable if
+        they were durable in both logs. After this call `log` may only be closed. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.move_to(path)
@@ -706,7 +715,8 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable to its end unless it is up to `upto`, also on a thread. Raises StorageError."""
+        """Make the log durable to its end, unless it is already durable up to `upto`. May run on another thread. Raises
+        StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)
