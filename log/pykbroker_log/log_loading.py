@@ -139,7 +139,9 @@ class LogLoader:
             self.guard.before_cut(f"{self.path} ends at offset {log_end_offset}", log_end_offset, is_followed=False)
         if log_end_offset < self.log_start_offset:
             # The records up to the log start were deleted by a request, and the crash removed the rest.
-            self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
+            self.work.notes.append(
+                f"the log ended at {log_end_offset}, before its start {self.log_start_offset}, so it is empty now"
+            )
             log_end_offset = self._start_empty(self.log_start_offset)
         epochs.truncate_end(log_end_offset)
         earliest = epochs.earliest()
@@ -367,15 +369,15 @@ class LogLoader:
         log, position = names.segment_file(segment.base_offset, names.LOG), segment.size
         end = position + result.excess_bytes
         offsets = segment.offsets_from(result.next_offset)
-        where = f"{log} at position {position}, offset {result.next_offset}: {result.reason}"
+        place = f"position {position}, offset {result.next_offset}: {result.reason}"
         if (yield from find_batch(segment.file, position, end, offsets)) < 0:
-            self.work.notes.append(f"cut {result.excess_bytes} bytes off {where}")
+            self.work.notes.append(f"cut {result.excess_bytes} bytes off {log} at {place}")
             return
         aside = quarantine_name(segment.base_offset, position, self.now_ms)
         yield from keep_aside(self.disk, segment.file, position, end, f"{self.path}/{aside}")
         self.work.warnings.append(
-            f"damaged in {where}; the log ends there, and the {result.excess_bytes} bytes that follow, with whole "
-            f"batches in them, are kept in {aside}"
+            f"{log} is damaged at {place}. The log ends there now. The {result.excess_bytes} bytes that follow contain "
+            f"whole batches, so they are kept in {aside}"
         )
 
     def _why_out_of_line(self, index: int) -> str:
@@ -410,10 +412,10 @@ class LogLoader:
             unlink_segment(self.disk, self.path, segment.base_offset)
         self.work.notes.append(f"removed {len(removed)} segments from offset {removed[0].base_offset} on")
         if kept:
-            others = " and others of that ending" if len(kept) > 1 else ""
+            others = f" and {len(kept) - 1} more files with that suffix" if len(kept) > 1 else ""
             self.work.warnings.append(
-                f"{len(kept)} segments from offset {removed[0].base_offset} on no longer follow the log's end; "
-                f"they are kept in {kept[0]}{others}"
+                f"the segments from offset {removed[0].base_offset} on do not follow the end of the log, so they are "
+                f"removed from it. {len(kept)} of them contain whole batches and are kept as {kept[0]}{others}"
             )
 
     # -- epochs
@@ -453,5 +455,5 @@ class LogLoader:
 def set_aside(disk: Disk, path: str, now_ms: int, why: str) -> None:
     """Rename a malformed file, so that an administrator can look at it and the start goes on."""
     target = f"{path}.corrupt-{now_ms}"
-    logger.warning("%s is malformed (%s): rebuilding it, the old one is now %s", path, why, target)
+    logger.warning("%s is malformed (%s). It is rebuilt, and the old file is kept as %s", path, why, target)
     disk.rename(path, target)

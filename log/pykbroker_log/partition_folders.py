@@ -128,7 +128,7 @@ class PartitionFolders:
             parsed = names.parse_partition_dir(name)
             if parsed is None:
                 if name != "lost+found":
-                    logger.warning("%s is no partition's folder: ignored", path)
+                    logger.warning("%s is ignored, because its name is not that of a partition's folder", path)
             elif parsed.topic != names.METADATA_TOPIC:
                 found.append((name, parsed))
         return found
@@ -149,7 +149,7 @@ class PartitionFolders:
             target = self._marked(topic, partition, self._topic_id(name), names.STRAY_DIR)
         self._rename(name, target)
         self._with_log.discard((topic, partition))
-        logger.warning("%s/%s %s: it is now %s", self._path, name, why, target)
+        logger.warning("%s/%s %s, so it is renamed to %s", self._path, name, why, target)
 
     def mark_deleted(self, topic: str, partition: int, topic_id: bytes | None = None) -> str:
         """Rename the partition's folder; `delete` removes its files. Returns the new name. `topic_id` saves a look into

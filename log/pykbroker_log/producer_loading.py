@@ -70,7 +70,7 @@ class ProducerLoader:
                 self.states.load(read_file(self._disk, self._snapshot_path(offset)), offset, self._now_ms)
                 return
             except CorruptProducerSnapshot as error:
-                self.warnings.append(f"the producer snapshot at {offset} is unusable, dropped it: {error}")
+                self.warnings.append(f"the producer snapshot at offset {offset} cannot be used and is removed: {error}")
                 self._drop(offset)
         self.states.clear(min(upto, max(self._log_start_offset, first)))
 

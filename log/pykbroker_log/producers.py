@@ -243,7 +243,9 @@ class ProducerStates:
             and not (entry.txn_first_offset >= 0 and epoch == entry.epoch)
             and not self.verifications.is_current(producer_id, guard)
         ):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here")
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"no transaction of producer {producer_id} was verified for this partition"
+            )
         if origin is AppendOrigin.CLIENT:
             if self._verifying:
                 self.verifications.check_sequence(producer_id, batch.base_sequence, knows_batches=bool(entry.batches))
@@ -319,8 +321,8 @@ class ProducerStates:
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"a marker for producer {producer_id} of coordinator epoch {marker.coordinator_epoch}, "
-                f"the last one seen is {entry.coordinator_epoch}",
+                f"the marker for producer {producer_id} has coordinator epoch {marker.coordinator_epoch}, and the last "
+                f"marker had a newer one, {entry.coordinator_epoch}",
             )
 
     def _aborted_by(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTxn | None:
@@ -461,7 +463,7 @@ class ProducerStates:
 def _old_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {producer_id} with epoch {epoch}, the last one seen is {entry.epoch}",
+        f"producer {producer_id} has epoch {epoch}, and its last epoch in this partition is {entry.epoch}",
     )
 
 

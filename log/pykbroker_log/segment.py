@@ -170,7 +170,7 @@ class Segment:
 
     def _rebuild_indexes(self) -> None:
         """Rebuild both indexes from the batch headers. They end at a damaged header; a walk that reaches it raises."""
-        logger.warning("%s is damaged: rebuilding it and the time index", self.path(names.OFFSET_INDEX))
+        logger.warning("%s is damaged, so it is rebuilt, and the time index too", self.path(names.OFFSET_INDEX))
         self.file.load(0, self.size)  # rare, and not to be interrupted by a ColdRead
         self._empty_indexes()
         offsets = self.offsets_from(self.base_offset)

@@ -305,7 +305,7 @@ def validate(
             view[HEADER_SIZE:], fields, is_dense, target, level, greatest, append_time, decompression_limit_bytes
         )
         if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
-            raise _too_large(f"The batch has {len(view)} bytes as {compression_type}", config)
+            raise _too_large(f"The batch has {len(view)} bytes with compression.type={compression_type}", config)
     elif not is_dense:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the control records are not 0, 1, 2 and so on")
     is_stale = not rewritten and (greatest != max_timestamp or is_create_time is (attributes & LOG_APPEND_TIME != 0))
@@ -331,17 +331,21 @@ def _check_place(base_offset: int, batch_epoch: int, origin: AppendOrigin, leade
     if origin is AppendOrigin.CLIENT and base_offset:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The base offset of a produced batch is 0, not {base_offset}")
     if origin is AppendOrigin.RAFT_LEADER and batch_epoch != leader_epoch:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"The raft leader of epoch {leader_epoch} wrote epoch {batch_epoch}")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"The Raft leader of epoch {leader_epoch} wrote a batch of epoch {batch_epoch}"
+        )
 
 
 def _too_large(batch: str, config: LogConfig) -> KafkaError:
-    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{batch}, max.message.bytes is {config.max_message_bytes}")
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{batch}, and max.message.bytes is {config.max_message_bytes}")
 
 
 def _no_clients_batch(attributes: int, producer_id: int, base_sequence: int) -> KafkaError:
     if attributes & CONTROL:
-        return KafkaError(ErrorCode.INVALID_RECORD, "Clients do not write control records")
-    return KafkaError(ErrorCode.INVALID_RECORD, f"Producer id {producer_id} with the sequence number {base_sequence}")
+        return KafkaError(ErrorCode.INVALID_RECORD, "Clients must not write control records")
+    return KafkaError(
+        ErrorCode.INVALID_RECORD, f"The batch of producer {producer_id} has the invalid sequence number {base_sequence}"
+    )
 
 
 def _check_records(
@@ -358,13 +362,13 @@ def _check_records(
             walked = walk(view if COMPILED else bytes(view), HEADER_SIZE, 0, count)
             if walked[1] != count or walked[0] != len(view):
                 end, size = walked[0] - HEADER_SIZE, len(view) - HEADER_SIZE
-                raise InvalidRecord(f"{walked[1]} of {count} records end at byte {end} of {size}, where the batch ends")
+                raise InvalidRecord(f"{walked[1]} of its {count} records end at byte {end} of {size}")
     except (InvalidRecord, CompressionError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch is malformed: {error}") from None
     except TooLarge as error:
         if at_once:
             raise TooMuchAtOnce from None
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"The batch decompresses to too much: {error}") from None
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"The decompressed batch is too large: {error}") from None
     _, _, low, high, keyless, is_dense = walked
     least, greatest = base_timestamp + low, base_timestamp + high
     # The extremes show whether any record can be wrong; only then each record is checked.
@@ -401,7 +405,7 @@ def _refuse_short(view: memoryview) -> None:
     if len(view) >= UP_TO_MAGIC:
         _first_batch(view)
     elif len(view) >= LOG_OVERHEAD and _length_at(view, 0) < _MIN_SIZE_OF_ANY_MAGIC:
-        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is less than that of any batch")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is too small")
     raise NotOneBatch(ErrorCode.INVALID_RECORD, "There is no whole batch in the records")
 
 
@@ -414,26 +418,26 @@ def _first_batch(view: memoryview) -> memoryview:
     """Return the batch at the start, without an incomplete batch after it, which Kafka cuts off silently."""
     length, magic = _LENGTH_AND_MAGIC.unpack_from(view)
     if length < _MIN_SIZE_OF_ANY_MAGIC:
-        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The length of the batch is too small: {length}")
     if not 0 <= magic <= MAGIC:
-        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The magic byte {magic}")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The batch has the unknown magic byte {magic}")
     end = length + LOG_OVERHEAD
     if end > len(view):
-        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, only {len(view)} are there")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, but only {len(view)} were sent")
     if magic != MAGIC:
-        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The magic byte {magic}; records are produced with 2")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The batch has the magic byte {magic}, and must have 2")
     rest = len(view) - end
     if rest >= LOG_OVERHEAD:
         next_length = _length_at(view, end)
         if next_length < _MIN_SIZE_OF_ANY_MAGIC:
-            raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A second batch of length {next_length}")
+            raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The length of a second batch is too small: {next_length}")
         if rest >= UP_TO_MAGIC:
             if not 0 <= _LENGTH_AND_MAGIC.unpack_from(view, end)[1] <= MAGIC:
-                raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The magic byte of a second batch")
+                raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "A second batch has an unknown magic byte")
             if rest >= next_length + LOG_OVERHEAD:
-                raise NotOneBatch(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
+                raise NotOneBatch(ErrorCode.INVALID_RECORD, "The request has more than one batch for the partition")
     if end < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The length of the batch is too small: {length}")
     return view[:end]
 
 

@@ -67,8 +67,8 @@ class Verifications:
         if first_sequence > pending.lowest_sequence:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} sent sequence number {first_sequence} while {pending.lowest_sequence} is "
-                "still to be written",
+                f"producer {producer_id} sent sequence number {first_sequence} before number {pending.lowest_sequence} "
+                "was written",
             )
 
     def drop(self, producer_id: int) -> None:

@@ -96,12 +96,14 @@ def guard_of(
     damaged = ", ".join(f"{checkpoint.file_name(snapshot)} ({why})" for snapshot, why in found.damaged.items())
     if start > covered:
         raise MissingSnapshot(
-            f"{path}: the log starts at {start} and no snapshot covers what was before"
-            + (f"; damaged: {damaged}" if damaged else "")
+            f"{path}: the log starts at offset {start}, and no snapshot has the records before it"
+            + (f". Damaged snapshots: {damaged}" if damaged else "")
             + f". {_WAYS_OUT}"
         )
     if found.damaged and found.whole is None and not any(_size_of(disk, path, base) for base in bases):
-        raise checkpoint.CorruptMetadataSnapshot(f"{path}: {damaged}, and the log is empty. {_WAYS_OUT}")
+        raise checkpoint.CorruptMetadataSnapshot(
+            f"{path}: the log is empty, and no snapshot is whole. Damaged snapshots: {damaged}. {_WAYS_OUT}"
+        )
     promised = max([note.offset, *(snapshot.offset for snapshot in found.damaged)])
     return CutGuard(
         flushed=promised,
@@ -128,7 +130,8 @@ def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_v
     """Refuse a voter without its quorum-state: it could vote twice in an epoch. Raises LostMetadata."""
     if stored is None and log_end_offset > 0 and has_other_voters:
         raise LostMetadata(
-            f"{QUORUM_STATE} is missing, and with it the vote of this node, while the log has records. {_WAYS_OUT}"
+            f"{QUORUM_STATE} is missing although the log has records, so this node does not know how it voted. "
+            f"{_WAYS_OUT}"
         )
 
 
@@ -142,7 +145,8 @@ def check_voters(history: VoterHistory, stored: ElectionState | None) -> None:
         return
     raise DisagreeingVoters(
         f"controller.quorum.voters names {sorted(configured)}, and the newest leader in the metadata log was elected "
-        f"by {sorted(known)}: name the same voters on all nodes, and change one at a time, with all nodes up in between"
+        f"by {sorted(known)}. Name the same voters on all nodes. Change one voter at a time, and let all nodes run "
+        "before the next change"
     )
 
 
@@ -164,8 +168,8 @@ class _EpochJudge:
 
 
 _WAYS_OUT = (
-    "Bring the files back from a backup; or, where other voters of the quorum are up and have the records, move this "
-    "folder away and start: the node fetches everything from their leader"
+    "Restore the files from a backup. Or, if other voters of the quorum are up and have the records, move this folder "
+    "away and start: the node then fetches everything from their leader"
 )
 
 
@@ -178,16 +182,16 @@ def explain(damage: DamagedLog) -> str:
         records += f" to {last} were durable"
     return (
         f"{damage.where}. {records} and would be lost, so nothing is cut off. "
-        f"`pykbroker dump-log` shows what is there. {_WAYS_OUT}; or set {CUT_AT_KEY}={first}: "
-        "the node then starts without these records, what they created or changed (topics, configurations, features) "
-        "is gone, and the folders of such topics are set aside as `-stray`"
+        f"`pykbroker dump-log` shows what is there. {_WAYS_OUT}. Or set {CUT_AT_KEY}={first}: "
+        "the node then starts without these records. What they created or changed (topics, configurations, features) "
+        "is lost, and the folders of such topics are renamed with the suffix `-stray`"
     )
 
 
 def warnings(path: str, note: NotedFlush, guard: CutGuard) -> Iterator[str]:
     """Yield the warnings for an operator about a log that could be opened."""
     if note.exists and not note.is_known and not note.is_outdated:
-        yield f"{path}/{FILE} is damaged and cannot tell whether the log has lost its end: written anew"
+        yield f"{path}/{FILE} is damaged, so it cannot show if the log has lost records at its end. It is written again"
     if guard.gave_up is None:
         return
     last = f"to {guard.flushed - 1}" if guard.flushed > guard.gave_up else "on"

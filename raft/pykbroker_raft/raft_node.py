@@ -212,7 +212,7 @@ class RaftNode:
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
         if len(records) > MAX_BATCH_BYTES:
             raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(records)} bytes is above {MAX_BATCH_BYTES}"
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch has {len(records)} bytes, and the limit is {MAX_BATCH_BYTES}"
             )
         self._log.append_own(records, len(values), self.epoch)
         self.tick(now)

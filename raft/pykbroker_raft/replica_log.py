@@ -81,8 +81,9 @@ class ReplicaLog:
         """Cut the log so that it agrees with a leader whose records of an epoch end at `leader_end`."""
         if self.high_watermark is not None and leader_end.offset < self.high_watermark:
             raise LeaderLostCommitted(
-                f"the leader's log ends its epoch {leader_end.epoch} at {leader_end.offset}, below what is committed: "
-                f"{self.high_watermark}. This node follows no further, its log stays as it is"
+                f"the leader has lost committed records: in its log, epoch {leader_end.epoch} ends at offset "
+                f"{leader_end.offset}, and the records before {self.high_watermark} are committed. This node no longer "
+                "follows the leader, and leaves its own log as it is"
             )
         offset = self.view.truncation_point(leader_end)
         if self.high_watermark is not None and offset < self.high_watermark:

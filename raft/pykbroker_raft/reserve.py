@@ -65,7 +65,7 @@ class Reserve:
             return False
         self.is_there = False
         self._disk.unlink(self._path)
-        logger.warning("The reserve of the metadata log in %s is given up: the disk is full", self._log_dir)
+        logger.warning("Log directory %s: the disk is full, so the metadata log uses its reserve now", self._log_dir)
         return True
 
     def give_up_found(self) -> bool:

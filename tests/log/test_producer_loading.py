@@ -68,7 +68,7 @@ def test_a_damaged_snapshot_is_dropped_for_the_one_before_it() -> None:
     made = loader(log, (1, 2))
     assert restored(made, log) == [0, 1, 2]
     (warning,) = made.warnings
-    assert "at 2 is unusable" in warning
+    assert "at offset 2 cannot be used" in warning
     # It is written again from the batches before it.
     assert made.rewritten == {2, 3}
 

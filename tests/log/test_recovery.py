@@ -198,9 +198,8 @@ def test_whole_batches_behind_a_damaged_one_are_kept_aside(apart: bool, caplog: 
     assert values(log) == {offset: value for offset, value in expected.items() if offset < damaged.base_offset}
     # The operator's warning names the file, the position, and the file with the rest.
     aside = f"{names.segment_file(second, names.LOG)}.{position}.corrupt-{NOW}"
-    assert (
-        f"{names.segment_file(second, names.LOG)} at position {position}, offset {damaged.base_offset}" in warnings[0]
-    )
+    segment = names.segment_file(second, names.LOG)
+    assert f"{segment} is damaged at position {position}, offset {damaged.base_offset}" in warnings[0]
     assert "the checksum does not match" in warnings[0]
     assert aside in warnings[0]
     assert names.segment_file(third, names.LOG) in warnings[1]

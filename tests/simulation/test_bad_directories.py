@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[Callable[[Sim], Any], str]] = {
     ),
     "without the beginning of the metadata log": (
         lambda sim: sim.disk.rename(f"/one/__cluster_metadata-0/{0:020}.log", f"/one/__cluster_metadata-0/{5:020}.log"),
-        "the log starts at 5 and no snapshot covers what was before",
+        "the log starts at offset 5, and no snapshot has the records before it",
     ),
 }
 

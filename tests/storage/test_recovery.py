@@ -429,7 +429,7 @@ def test_warnings_are_the_partitions(caplog: pytest.LogCaptureFixture) -> None:
     workers.end("large-0")
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
-    assert warnings[0].startswith("Partition large-0: damaged in 00000000000000000000.log at position ")
+    assert warnings[0].startswith("Partition large-0: 00000000000000000000.log is damaged at position ")
 
 
 def test_logs_of_a_clean_stop_are_opened_on_first_use_and_then_one_by_one() -> None:
