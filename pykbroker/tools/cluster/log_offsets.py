@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.failure import AskFailed, failed
+from pykbroker.tools.cluster.failure import failed
+from pykbroker.tools.cluster.leader_requests import Outcomes, of_leaders
 from pykbroker.tools.cluster.reassignments import by_topic
-from pykbroker_wire.errors import ErrorCode
 
 #: Values that stand for a timestamp in a request.
 LATEST: Final = -1
@@ -32,9 +32,8 @@ class TimedOffset:
     leader_epoch: int = -1
 
 
-def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[PartitionName, TimedOffset | AskFailed]:
+def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> Outcomes[TimedOffset]:
     """Return the offset of each partition at a timestamp in milliseconds, or at one of the constants above."""
-    from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,
@@ -46,39 +45,31 @@ def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[Pa
         return {}
     least = max(_LEAST.get(timestamp, 1) for timestamp in wanted.values())
 
-    def attempt() -> dict[PartitionName, TimedOffset | AskFailed]:
-        told: dict[PartitionName, TimedOffset | AskFailed] = {}
-        led, told_of = by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
-        told |= told_of
-        for node, partitions in led.items():
-            topics = [
-                ListOffsetsTopic(
-                    name=name,
-                    partitions=[
-                        ListOffsetsPartition(partition_index=number, timestamp=wanted[name, number])
-                        for number in numbers
-                    ],
-                )
-                for name, numbers in by_topic(partitions).items()
-            ]
-            request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=_TIMEOUT_MS)
-            for topic in cluster.ask(request, ListOffsetsResponse, node=node, least=least).topics:
-                for row in topic.partitions:
-                    if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                        raise failed(row.error_code)
-                    told[topic.name, row.partition_index] = (
-                        failed(row.error_code)
-                        if row.error_code
-                        else TimedOffset(row.offset, row.timestamp, row.leader_epoch)
-                    )
-        return told
+    def ask(node: int, places: list[PartitionName]) -> Outcomes[TimedOffset]:
+        topics = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=number, timestamp=wanted[name, number]) for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(places).items()
+        ]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=_TIMEOUT_MS)
+        answer = cluster.ask(request, ListOffsetsResponse, node=node, least=least)
+        return {
+            (topic.name, row.partition_index): failed(row.error_code)
+            if row.error_code
+            else TimedOffset(row.offset, row.timestamp, row.leader_epoch)
+            for topic in answer.topics
+            for row in topic.partitions
+        }
 
-    return cluster.settled(attempt)
+    return of_leaders(cluster, wanted, ask, raises=True)
 
 
-def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[PartitionName, int | AskFailed]:
+def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> Outcomes[int]:
     """Delete the records before an offset (-1 for all); returns the new first offset of each partition."""
-    from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
@@ -86,9 +77,7 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
         DeleteRecordsTopic,
     )
 
-    led, told_of = by_leader(leaders(cluster, {name for name, _ in wanted}), wanted)
-    told: dict[PartitionName, int | AskFailed] = {**told_of}
-    for node, partitions in led.items():
+    def ask(node: int, places: list[PartitionName]) -> Outcomes[int]:
         topics = [
             DeleteRecordsTopic(
                 name=name,
@@ -96,27 +85,14 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
                     DeleteRecordsPartition(partition_index=number, offset=wanted[name, number]) for number in numbers
                 ],
             )
-            for name, numbers in by_topic(partitions).items()
+            for name, numbers in by_topic(places).items()
         ]
         request = DeleteRecordsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
-        for topic in cluster.ask(request, DeleteRecordsResponse, node=node).topics:
-            for row in topic.partitions:
-                told[topic.name, row.partition_index] = failed(row.error_code) if row.error_code else row.low_watermark
-    return told
+        answer = cluster.ask(request, DeleteRecordsResponse, node=node)
+        return {
+            (topic.name, row.partition_index): failed(row.error_code) if row.error_code else row.low_watermark
+            for topic in answer.topics
+            for row in topic.partitions
+        }
 
-
-def by_leader(
-    led_by: Mapping[PartitionName, int], wanted: Iterable[PartitionName]
-) -> tuple[dict[int, list[PartitionName]], dict[PartitionName, AskFailed]]:
-    """Return leader -> its partitions, and the error of each partition that has no leader or does not exist."""
-    found: dict[int, list[PartitionName]] = {}
-    missing: dict[PartitionName, AskFailed] = {}
-    for partition in wanted:
-        leader = led_by.get(partition)
-        if leader is None:
-            missing[partition] = failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif leader < 0:
-            missing[partition] = failed(ErrorCode.LEADER_NOT_AVAILABLE)
-        else:
-            found.setdefault(leader, []).append(partition)
-    return found, missing
+    return of_leaders(cluster, wanted, ask)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
 from pykbroker.tools.cluster.failure import AskFailed, check, failed
+from pykbroker.tools.cluster.leader_requests import Outcomes, of_leaders
 from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.errors import ErrorCode
 
@@ -107,42 +108,42 @@ def described(cluster: AskedCluster, transactional_id: str) -> DescribedTransact
 
 def producers(
     cluster: AskedCluster, partitions: Iterable[PartitionName], broker: int | None = None
-) -> dict[PartitionName, list[ProducerInPartition] | AskFailed]:
+) -> Outcomes[list[ProducerInPartition]]:
     """Return the producers of each partition, from the state of its leader, or of its replica on `broker`."""
-    from pykbroker.tools.cluster.log_offsets import by_leader
-    from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.describe_producers import (
         DescribeProducersRequest,
         DescribeProducersResponse,
         TopicRequest,
     )
 
-    wanted = list(partitions)
-    led = leaders(cluster, {topic for topic, _ in wanted})
-    by_node, missing = by_leader(led if broker is None else dict.fromkeys(led, broker), wanted)
-    found: dict[PartitionName, list[ProducerInPartition] | AskFailed] = {**missing}
-    for node, places in by_node.items():
+    def ask(node: int, places: list[PartitionName]) -> Outcomes[list[ProducerInPartition]]:
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(places).items()]
         )
-        for topic in cluster.ask(request, DescribeProducersResponse, node=node).topics:
-            for row in topic.partitions:
-                found[topic.name, row.partition_index] = (
-                    failed(row.error_code, row.error_message)
-                    if row.error_code
-                    else [
-                        ProducerInPartition(
-                            one.producer_id,
-                            one.producer_epoch,
-                            one.coordinator_epoch,
-                            one.last_sequence,
-                            one.last_timestamp,
-                            one.current_txn_start_offset,
-                        )
-                        for one in row.active_producers
-                    ]
+        answer = cluster.ask(request, DescribeProducersResponse, node=node)
+        return {
+            (topic.name, row.partition_index): failed(row.error_code, row.error_message)
+            if row.error_code
+            else [
+                ProducerInPartition(
+                    one.producer_id,
+                    one.producer_epoch,
+                    one.coordinator_epoch,
+                    one.last_sequence,
+                    one.last_timestamp,
+                    one.current_txn_start_offset,
                 )
-    return found
+                for one in row.active_producers
+            ]
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+    if broker is None:
+        return of_leaders(cluster, partitions, ask)
+    # The state of this replica is wanted, so no other broker is asked.
+    places = list(partitions)
+    return ask(broker, places) if places else {}
 
 
 def open_at(cluster: AskedCluster, place: PartitionName, offset: int) -> ProducerInPartition | None:
@@ -161,17 +162,29 @@ class HangingTransaction:
     producer: ProducerInPartition
 
 
+@dataclass(slots=True, frozen=True)
+class HangingSearch:
+    """The transactions that hang, and the partitions whose producers could not be read, in which others may hang."""
+
+    found: list[HangingTransaction]
+    unread: dict[PartitionName, AskFailed]
+
+
 def hanging(
     cluster: AskedCluster, places: Iterable[PartitionName], quiet_since_ms: int, broker: int | None = None
-) -> list[HangingTransaction]:
-    """Return the hanging transactions of these partitions whose producers have not written since `quiet_since_ms`."""
-    return [
-        HangingTransaction(place, one)
-        for place, found in producers(cluster, places, broker).items()
-        if not isinstance(found, AskFailed)
-        for one in found
-        if one.started_at >= 0 and one.last_timestamp_ms < quiet_since_ms and _hangs(cluster, place, one)
-    ]
+) -> HangingSearch:
+    """Search these partitions for hanging transactions whose producers have not written since `quiet_since_ms`."""
+    outcomes = producers(cluster, places, broker)
+    return HangingSearch(
+        [
+            HangingTransaction(place, one)
+            for place, outcome in outcomes.items()
+            if not isinstance(outcome, AskFailed)
+            for one in outcome
+            if one.started_at >= 0 and one.last_timestamp_ms < quiet_since_ms and _hangs(cluster, place, one)
+        ],
+        {place: outcome for place, outcome in outcomes.items() if isinstance(outcome, AskFailed)},
+    )
 
 
 def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPartition) -> bool:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -21,6 +22,7 @@ from pykbroker.tools.commands import drawn_progress
 from pykbroker.tools.commands.client_options import ClientOptions, PropertyOption, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import topic_names
+from pykbroker.tools.commands.failure_lines import FailureLines
 from pykbroker.tools.commands.output import Output, output_option
 from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
 from pykbroker.tools.commands.time_options import now_ms, time_ms
@@ -112,8 +114,8 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     """Send lines, files or JSON as records of a topic.
 
     The lines are those of standard input. Each FILE is the value of one record. An empty line is a record with an empty
-    value. A record that fails gets one line on standard error. The others are sent, and the exit status is 1. The last
-    line on standard error says how many were sent.
+    value. The first ten records that fail get one line each on standard error. The others are sent, and the exit status
+    is 1. The last line on standard error says how many were sent.
     """
     from pykbroker.tools.cluster.topic_sender import TopicSender
 
@@ -121,10 +123,12 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     records = _records(ctx, words)
     settings = _settings(client, words)
     reach(client)
-    sender = TopicSender(topic, settings, _say_lost)
+    lines = FailureLines("records failed")
+    sender = TopicSender(topic, settings, partial(_say_lost, lines))
     status = None
     try:
-        status = _send_all(sender, islice(records, words["count"]))
+        with lines:
+            status = _send_all(sender, islice(records, words["count"]))
     finally:
         # Bad input ends the command with an error. Then the user needs to know how many records were sent before it.
         if not (out.is_json or words["quiet"] or (status is None and sender.sent == type(sender.sent)())):
@@ -246,6 +250,6 @@ def _said_of(topic: str, sent: Sent) -> str:
     return f"{said}, and {sent.failed} failed." if sent.failed else f"{said}."
 
 
-def _say_lost(number: int, record: NewRecord, failure: AskFailed) -> None:
+def _say_lost(lines: FailureLines, number: int, record: NewRecord, failure: AskFailed) -> None:
     key = "" if record.key is None else f" (key {record.key[:40].decode('utf-8', 'replace')!r})"
-    failures.say(f"record {number}{key}: {failures.said_of(failure)}")
+    lines.say(f"record {number}{key}: {failures.said_of(failure)}")

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import click
 
+from pykbroker.entry import failures
 from pykbroker.tools.cluster.time_words import DURATIONS
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
+from pykbroker.tools.commands.failure_lines import FailureLines
 from pykbroker.tools.commands.output import Output, Table, column, output_option
 from pykbroker.tools.commands.time_options import duration_ms, now_ms
 from pykbroker.tools.commands.unknown_names import unknown
@@ -186,8 +188,11 @@ def abort(
 @client_options
 def find_hanging(
     client: ClientOptions, out: Output, topic: str | None, partition: int | None, broker: int | None, quiet_for: int
-) -> None:
-    """Find transactions that are open in partitions and that no coordinator will end."""
+) -> int:
+    """Find transactions that are open in partitions and that no coordinator will end.
+
+    A partition whose producers cannot be read is named on standard error, and the exit status is 1.
+    """
     from pykbroker.tools.cluster import topics, transactions
 
     if partition is not None and topic is None:
@@ -201,7 +206,7 @@ def find_hanging(
         places = topics.places(cluster, topic, partition=partition, broker=broker)
         if partition is not None and not places:
             raise click.ClickException(f"topic {topic} has no partition {partition} there")
-        found = transactions.hanging(cluster, places, now - quiet_for, broker)
+        search = transactions.hanging(cluster, places, now - quiet_for, broker)
     rows = [
         HangingRow(
             *one.place,
@@ -212,6 +217,10 @@ def find_hanging(
             (now - one.producer.last_timestamp_ms) // 60_000,
             one.producer.last_timestamp_ms,
         )
-        for one in found
+        for one in search.found
     ]
     out.tables(rows, Table(HangingRow, rows))
+    with FailureLines("partitions were not searched") as lines:
+        for (name, number), error in sorted(search.unread.items()):
+            lines.say(f"{name}-{number} was not searched: {failures.said_of(error)}")
+    return int(bool(search.unread))

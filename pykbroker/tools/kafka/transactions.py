@@ -216,6 +216,7 @@ def _find_hanging(cluster: AskedCluster, options: argparse.Namespace) -> int:
     places = topics.places(cluster, options.topic, partition=options.partition, broker=options.broker_id)
     now_ms = int(time.time() * 1000)
     most_ms = options.max_transaction_timeout * 60_000
+    search = transactions.hanging(cluster, places, now_ms - most_ms, options.broker_id)
     rows = [
         [
             hanging.place[0],
@@ -227,7 +228,10 @@ def _find_hanging(cluster: AskedCluster, options: argparse.Namespace) -> int:
             str(hanging.producer.last_timestamp_ms),
             str((now_ms - hanging.producer.last_timestamp_ms) // 60_000),
         ]
-        for hanging in transactions.hanging(cluster, places, now_ms - most_ms, options.broker_id)
+        for hanging in search.found
     ]
     print(table([_HANGING, *rows]), end="")
-    return 0
+    where = "leader" if options.broker_id is None else f"broker {options.broker_id}"
+    for (topic, number), error in sorted(search.unread.items()):
+        _fail(f"Failed to describe producers for partition {topic}-{number} on {where}", error)
+    return int(bool(search.unread))

@@ -33,7 +33,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[ErrorCode]:
 
 def test_a_transaction_that_no_coordinator_knows_hangs(answers: list[ErrorCode]) -> None:
     answers.append(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    assert [one.place for one in transactions.hanging(NO_CLUSTER, [PLACE], 1)] == [PLACE]
+    assert [one.place for one in transactions.hanging(NO_CLUSTER, [PLACE], 1).found] == [PLACE]
 
 
 def test_a_coordinator_that_does_not_answer_proves_nothing(answers: list[ErrorCode]) -> None:
