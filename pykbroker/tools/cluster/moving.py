@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from pykbroker.tools.cluster import configs, replicas_on_disk, topics
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.configs import ResourceKind
+from pykbroker.tools.cluster.configs import ConfigSource, ResourceKind, ResourceName
 from pykbroker.tools.cluster.reassign_plan import as_json
 from pykbroker.tools.cluster.reassign_throttles import Throttled
 from pykbroker.tools.cluster.replicas_on_disk import ReplicaName
@@ -23,6 +23,13 @@ _ASK_AGAIN_SECONDS: Final = 0.1
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+#: The keys of throttles by the kind of their resource, and the source of a value that only the resource itself has.
+_OWN_THROTTLES: Final = {
+    ResourceKind.TOPIC: (frozenset(_TOPIC_THROTTLES), ConfigSource.DYNAMIC_TOPIC_CONFIG),
+    ResourceKind.BROKER: (frozenset((*RATES, DIRECTORY_RATE)), ConfigSource.DYNAMIC_BROKER_CONFIG),
+}
+#: resource -> each key of a throttle, and its value or None
+ThrottlesBefore: TypeAlias = dict[ResourceName, dict[str, str | None]]
 
 
 def check_brokers(wanted: Iterable[int], known: Container[int]) -> None:
@@ -88,6 +95,23 @@ def throttle_directories(cluster: AskedCluster, brokers: Iterable[int], rate: in
     """Limit moves between the directories of brokers to a rate in bytes per second."""
     for broker in sorted(set(brokers)):
         _set(cluster, ResourceKind.BROKER, str(broker), {DIRECTORY_RATE: str(rate)})
+
+
+def throttles_before(cluster: AskedCluster, names: Iterable[str], brokers: Iterable[int]) -> ThrottlesBefore:
+    """Return the throttles of these topics and brokers, so that `put_back` can undo a change of them."""
+    resources = [(ResourceKind.TOPIC, name) for name in sorted(set(names))]
+    resources += [(ResourceKind.BROKER, str(broker)) for broker in sorted(set(brokers))]
+    before: ThrottlesBefore = {}
+    for resource, found in configs.described(cluster, resources).items():
+        keys, source = _OWN_THROTTLES[resource[0]]
+        own = {one.name: one.value for one in found if one.source is source}
+        before[resource] = {key: own.get(key) for key in sorted(keys)}
+    return before
+
+
+def put_back(cluster: AskedCluster, before: ThrottlesBefore) -> None:
+    for (kind, name), values in before.items():
+        _set(cluster, kind, name, values)
 
 
 def throttled_brokers(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> list[int]:

@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykbroker.entry import failures
 from pykbroker.tools.commands import drawn_progress, left_throttles
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.completion import topic_names
 from pykbroker.tools.commands.output import Output, output_option
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
     from pykbroker.tools.cluster.reassign_plan import WantedMoves
+    from pykbroker.tools.cluster.reassign_throttles import Throttled
     from pykbroker.tools.cluster.reassignments import OngoingMove
 
 _ASK_AGAIN_SECONDS: Final = 0.2
 _DIRECTORY_TIMEOUT_MS: Final = 10_000
+#: With these failures of a request, None for no answer in time, the cluster may have done what it asks for.
+_NOT_REFUSED: Final = (None, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,10 @@ def execute(
     rollback: str | None,
     wait: bool,
 ) -> None:
-    """Start the moves of a plan. `verify` takes throttles away when they are done; so does --wait."""
+    """Start the moves of a plan. `verify` takes throttles away when they are done; so does --wait.
+
+    Throttles are set before the first move. If the cluster refuses the whole plan, they are as they were before.
+    """
     from pykbroker.tools.cluster import moving, reassignments
     from pykbroker.tools.cluster.reassign_throttles import throttled
 
@@ -126,13 +134,8 @@ def execute(
         now = moving.current(cluster, wanted.replicas)
         if rollback is not None:
             Path(rollback).write_text(moving.current_json(cluster, now) + "\n", encoding="utf-8")
-        if throttle is not None:
-            moving.throttle(cluster, throttled(under_way, wanted.replicas, now), throttle)
-        if throttle_directories is not None:
-            moving.throttle_directories(
-                cluster, [replica.broker for replica in wanted.directories], throttle_directories
-            )
-        _raise_failures(reassignments.alter(cluster, wanted.replicas))
+        with _throttled(cluster, throttled(under_way, wanted.replicas, now), wanted, throttle, throttle_directories):
+            _begin(cluster, wanted)
         for _ in moving.directory_moves(cluster, wanted.directories, _DIRECTORY_TIMEOUT_MS):
             pass
         if wait:
@@ -195,6 +198,53 @@ def _one_line() -> Iterator[None]:
         raise click.ClickException(" ".join(str(error).split())) from None
 
 
+class _Refused(ValueError):
+    """The cluster has begun no move of the plan."""
+
+
+@contextmanager
+def _throttled(
+    cluster: AskedCluster, limits: Throttled, wanted: WantedMoves, rate: int | None, directory_rate: int | None
+) -> Iterator[None]:
+    """Set the throttles before the block, as Apache Kafka's tool does, so that no move begins without one. They are put
+    back if the cluster refuses the throttles or the whole plan."""
+    from pykbroker.tools.cluster import moving
+    from pykbroker.tools.cluster.failure import AskFailed
+
+    if rate is None and directory_rate is None:
+        yield
+        return
+    brokers = [replica.broker for replica in wanted.directories]
+    before = moving.throttles_before(cluster, limits.leaders, {*limits.brokers, *brokers})
+    may_have_begun = False
+    try:
+        if rate is not None:
+            moving.throttle(cluster, limits, rate)
+        if directory_rate is not None:
+            moving.throttle_directories(cluster, brokers, directory_rate)
+        may_have_begun = True
+        yield
+    except (_Refused, AskFailed) as error:
+        if may_have_begun and isinstance(error, AskFailed) and error.code in _NOT_REFUSED:
+            raise
+        try:
+            moving.put_back(cluster, before)
+        except AskFailed as second:
+            failures.say(f"the throttles of the plan stay: {second}; `pykbroker reassign verify` takes them away")
+        raise
+
+
+def _begin(cluster: AskedCluster, wanted: WantedMoves) -> None:
+    """Begin the moves between brokers. Raises _Refused if no move has begun, and ValueError if only some have."""
+    from pykbroker.tools.cluster import reassignments
+
+    refused = reassignments.alter(cluster, wanted.replicas)
+    if refused:
+        begun = len(wanted.replicas) - len(refused)
+        said = _said_of(refused)
+        raise ValueError(f"{said}; the other moves have begun: {begun}") if begun else _Refused(said)
+
+
 def _read(cluster: AskedCluster, plan: str) -> WantedMoves:
     """Read the moves of a file. A cluster that cannot be reached is reported first."""
     from pykbroker.tools.cluster.reassign_plan import wanted_moves
@@ -247,8 +297,11 @@ def _clear(cluster: AskedCluster, wanted: WantedMoves) -> None:
 
 def _raise_failures(failures: Mapping[PartitionName, Any]) -> None:
     if failures:
-        said = "; ".join(f"{topic}-{number}: {failures[topic, number]}" for topic, number in sorted(failures))
-        raise ValueError(said)
+        raise ValueError(_said_of(failures))
+
+
+def _said_of(failures: Mapping[PartitionName, Any]) -> str:
+    return "; ".join(f"{topic}-{number}: {failures[topic, number]}" for topic, number in sorted(failures))
 
 
 def _wait(cluster: AskedCluster, wanted: WantedMoves) -> None:
