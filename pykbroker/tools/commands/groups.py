@@ -55,7 +55,7 @@ class PositionRow:
     #: the member that reads it
     member: str | None
     client_id: str | None = column("CLIENT")
-    host: str | None = None
+    host: str | None = column("HOST", is_spare=True, default=None)
 
 
 @dataclass(frozen=True, slots=True)

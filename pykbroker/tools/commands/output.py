@@ -14,23 +14,28 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import wraps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from pykbroker.entry.failures import one_line
 
+if TYPE_CHECKING:
+    from pykbroker.tools.commands.table_layout import CellKind
+
 _TITLE: Final = "title"
+_SPARE: Final = "spare"
 _GAP: Final = "  "
 _WITHOUT_TERMINAL: Final = (80, 24)
 
 
-def column(title: str, **settings: Any) -> Any:
+def column(title: str, *, is_spare: bool = False, **settings: Any) -> Any:
     """Return a field whose column has this title instead of the field's name. A field with an empty title is only in
-    JSON."""
-    return field(metadata={_TITLE: title}, **settings)
+    JSON. A terminal that is too narrow gets no spare column."""
+    return field(metadata={_TITLE: title, _SPARE: is_spare}, **settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ def _print_table(table: Table) -> None:
     ]
     lines = [[_cell(value) for value in row] for row in values]
     if sys.stdout.isatty():
-        _print_to_terminal(table, titles, are_numbers, lines)
+        _print_to_terminal(table, columns, are_numbers, lines)
         return
     if table.heading:
         click.echo(one_line(table.heading))
@@ -130,25 +135,32 @@ def _print_table(table: Table) -> None:
         click.echo(_GAP.join(cells).rstrip())
 
 
-def _print_to_terminal(table: Table, titles: list[str], are_numbers: list[bool], lines: list[list[str]]) -> None:
-    from pykbroker.tools.commands.table_layout import (
-        CellKind,
-        LaidColumn,
-        lines_of_objects,
-        lines_of_table,
-        wrapped,
-    )
+def _print_to_terminal(
+    table: Table, of_fields: Sequence[Field[Any]], are_numbers: Sequence[bool], lines: Sequence[Sequence[str]]
+) -> None:
+    from pykbroker.tools.commands.table_layout import LaidColumn, lines_of_objects, lines_of_table, wrapped
 
     columns = []
-    for place, (title, is_number) in enumerate(zip(titles, are_numbers, strict=True)):
+    for place, (each, is_number) in enumerate(zip(of_fields, are_numbers, strict=True)):
         cells = [line[place] for line in lines]
-        is_list = any("," in cell for cell in cells)
-        kind = CellKind.NUMBER if is_number else CellKind.LIST if is_list else CellKind.TEXT
-        columns.append(LaidColumn(title, kind, cells))
+        columns.append(LaidColumn(_title(each), _kind(cells, is_number), cells, bool(each.metadata.get(_SPARE))))
     width = shutil.get_terminal_size(_WITHOUT_TERMINAL).columns
-    heading = wrapped(one_line(table.heading), width) if table.heading else []
-    drawn = lines_of_objects if table.is_object else lines_of_table
-    click.echo("\n".join([*heading, *drawn(columns, width, _bold)]))
+    found = wrapped(one_line(table.heading), width) if table.heading else []
+    if table.is_object:
+        found += lines_of_objects(columns, width, _bold)
+    else:
+        found += lines_of_table(columns, width, _bold, today=datetime.now(UTC).date().isoformat())
+    click.echo("\n".join(found))
+
+
+def _kind(cells: Sequence[str], is_number: bool) -> CellKind:
+    from pykbroker.tools.commands.table_layout import CellKind, is_time_column
+
+    if is_number:
+        return CellKind.NUMBER
+    if is_time_column(cells):
+        return CellKind.TIME
+    return CellKind.LIST if any("," in cell for cell in cells) else CellKind.TEXT
 
 
 def _bold(text: str) -> str:

@@ -26,8 +26,8 @@ _INTRODUCTION: Final = """\
 
 `pykbroker COMMAND --help` says the same. Commands that ask a cluster work with every Kafka. They find it by `-b`, by
 the variable `PYKBROKER_BOOTSTRAP_SERVER`, or at localhost:9092. `-o json` prints one JSON document whose keys stay; a
-table goes to a pipe without colours, and no line of it is wrapped. On a terminal a table fits the width: long names get
-an ellipsis, and numbers stay whole.
+table goes to a pipe without colours, and no line of it is wrapped. On a terminal a table fits the width: times of today
+lose their date, columns of nothing but `no` are left out, and long names get an ellipsis. Numbers stay whole.
 
 A time is a date or a date and a time, in UTC unless it names a zone, or `now`, `-15m`, `1h` (ago), `@MS`. A
 configuration may have a unit, as `retention.ms=7d` and `segment.bytes=1GiB`. `ls` stands for `list`, `rm` for `delete`

@@ -11,6 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +116,7 @@ def test_no_number_and_no_word_is_divided_at_80_columns(module: str, name: str, 
             assert is_in_one_line(",".join(map(str, value)), lines) or all(
                 any(str(one) in line for line in lines) for one in value
             ), f"{each.name} is divided"
-        for word in (each.metadata.get("title") or each.name.replace("_", " ").upper()).split(" "):
+        for word in re.split(r" |(?<=-)", each.metadata.get("title") or each.name.replace("_", " ").upper()):
             assert any(word in line for line in lines), f"the title of {each.name} is divided"
     # Only a word that is longer than the terminal, with the key before it, may leave the terminal.
     for line in lines:
@@ -165,9 +166,78 @@ def test_long_names_become_shorter_and_numbers_do_not() -> None:
 
 
 def test_a_list_is_shortened_after_a_comma() -> None:
-    assert shortened("10001,10002,10003", 13, CellKind.LIST) == "10001,10002,…"
-    assert shortened("10001,10002,10003", 12, CellKind.LIST) == "10001,…"
-    assert shortened("12345678", 3, CellKind.NUMBER) == "12345678"
+    assert shortened(["10001,10002,10003"], 13, CellKind.LIST) == ["10001,10002,…"]
+    assert shortened(["10001,10002,10003"], 12, CellKind.LIST) == ["10001,…"]
+    assert shortened(["12345678"], 3, CellKind.NUMBER) == ["12345678"]
+
+
+def test_titles_take_two_lines_at_most() -> None:
+    columns = [
+        column_of("BYTES OF ALL REPLICAS", CellKind.NUMBER, "1"),
+        column_of("UNDER-REPLICATED", CellKind.NUMBER, "2"),
+        column_of("TOPIC", CellKind.TEXT, "orders"),
+    ]
+    assert lines_of_table(columns, 32) == [
+        "    BYTES OF      UNDER-",
+        "ALL REPLICAS  REPLICATED  TOPIC",
+        "           1           2  orders",
+    ]
+
+
+ORDERS: Final = "com.example.payments.orders-service.order-{}.v1"
+
+
+def test_different_names_stay_different() -> None:
+    names = [ORDERS.format(word) for word in ("created", "deleted", "updated")]
+    columns = [column_of("TOPIC", CellKind.TEXT, *names), column_of("END", CellKind.NUMBER, "0", "1", "2")]
+    for width in range(18, 52):
+        cells = [line.split()[0] for line in lines_of_table(columns, width)[1:]]
+        assert len(set(cells)) == 3, cells
+    assert lines_of_table(columns, 30)[1] == "com.example.…r-created.v1    0"
+
+
+def test_names_that_no_short_cell_tells_apart_are_lines_of_their_own() -> None:
+    names = ["a" * 20 + middle + "b" * 20 for middle in "xyz"]
+    columns = [column_of("TOPIC", CellKind.TEXT, *names), column_of("END", CellKind.NUMBER, "0", "1", "2")]
+    lines = lines_of_table(columns, 20)
+    assert [line.split()[1] for line in lines if line.startswith("TOPIC")] == names
+
+
+def test_the_first_name_is_cut_last() -> None:
+    columns = [
+        column_of("TOPIC", CellKind.TEXT, ORDERS.format("created"), "t"),
+        column_of("MEMBER", CellKind.TEXT, "orders-service-7d9c5b7f6d", "orders-service-7d9c5b0000"),
+    ]
+    assert lines_of_table(columns, 61)[1] == f"{ORDERS.format('created')}  or…7f6d"
+    assert lines_of_table(columns, 40)[1] == "com.example.payments.order…d.v1  or…7f6d"
+
+
+def test_a_time_is_never_cut() -> None:
+    name = column_of("NAME", CellKind.TEXT, "a" * 30, "b" * 30)
+    cells = ("2026-11-27T20:02:43.123+00:00", "2026-11-26T07:08:09.000+00:00")
+    columns = [column_of("LAST FETCH", CellKind.TIME, *cells), name]
+    today = "2026-11-27"
+
+    def times(width: int) -> list[str]:
+        return [line.split()[0] for line in lines_of_table(columns, width, today=today)[-2:]]
+
+    assert times(61) == list(cells)
+    assert times(60) == ["2026-11-27T20:02:43Z", "2026-11-26T07:08:09Z"]
+    assert times(51) == ["20:02:43Z", "2026-11-26T07:08Z"]
+    assert times(30) == ["20:02:43Z", "2026-11-26T07:08Z"]
+
+
+def test_a_column_of_no_and_a_spare_one_go_before_a_text_is_cut() -> None:
+    columns = [
+        column_of("TOPIC", CellKind.TEXT, "orders-of-the-north"),
+        LaidColumn("HOST", CellKind.TEXT, ["/127.0.0.1"], is_spare=True),
+        column_of("INTERNAL", CellKind.TEXT, "no"),
+    ]
+    assert lines_of_table(columns, 41)[1] == "orders-of-the-north  /127.0.0.1  no"
+    assert lines_of_table(columns, 40) == ["TOPIC                HOST", "orders-of-the-north  /127.0.0.1"]
+    assert lines_of_table(columns, 30) == ["TOPIC", "orders-of-the-north"]
+    internal = [columns[0], column_of("INTERNAL", CellKind.TEXT, "yes")]
+    assert lines_of_table(internal, 25)[1] == "orders-of-…orth  yes"
 
 
 def test_rows_become_keys_and_values_if_nothing_else_fits() -> None:
@@ -189,6 +259,24 @@ def test_lines_end_after_commas_and_blanks() -> None:
     assert wrapped("retention.ms=1, cleanup.policy=compact", 20) == ["retention.ms=1,", "cleanup.policy=compact"]
     assert wrapped("1,2,3", 4) == ["1,2,", "3"]
     assert wrapped("", 4) == [""]
+
+
+def test_a_terminal_gets_the_times_of_today_without_their_date() -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    row = FetchRow(1, "voter", 2601, now, now, "SyeY5KUiSq-nNqBCBMJ-Rg-and-more")
+    line = on_terminal(Table(FetchRow, [row])).splitlines()[-1]
+    shown = f"{now[11:19]}Z"
+    assert line == f" 1  voter    2601  {shown}  {shown}  SyeY5KUiSq-nNqBCBMJ-Rg-and-more"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FetchRow:
+    id: int
+    role: str
+    end_offset: int
+    last_fetch: str
+    last_caught_up: str
+    directory: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
