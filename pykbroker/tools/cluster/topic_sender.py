@@ -123,7 +123,7 @@ class TopicSender:
                 timestamp_ms=record.timestamp_ms,
             )
         except (PythonClientError, AssertionError, ValueError) as error:
-            self._ended(number, record, size, failure_of(error))
+            self._ended(number, record, size, self._missing_partition(record) or failure_of(error))
             return
         except BaseException:
             # `close` must not wait for the outcome of this record.
@@ -131,6 +131,15 @@ class TopicSender:
                 self._waiting_records -= 1
             raise
         future.add_both(self._answered, number, record, size)
+
+    def _missing_partition(self, record: NewRecord) -> AskFailed | None:
+        """Return the failure of a record for a partition that the topic does not have."""
+        there = self._producer.partitions_for(self._topic)
+        if record.partition is None or record.partition in there:
+            return None
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        said = f"topic {self._topic} has no partition {record.partition}: it has {len(there)}, from 0 on"
+        return AskFailed(said, exception_name(code), code)
 
     def close(self) -> None:
         """Wait for the outcome of every record, then close the producer."""

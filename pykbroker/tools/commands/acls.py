@@ -199,7 +199,7 @@ def add(
 
     A denial counts before every permission. A rule that is there already stays as it is.
     """
-    from pykbroker.security.acl import WILDCARD, Acl, PatternType, Permission
+    from pykbroker.security.acl import WILDCARD, Acl, AclFilter, PatternType, Permission
     from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
     from pykbroker.tools.cluster import acls
 
@@ -216,6 +216,8 @@ def add(
     for role in roles:
         if "topic" not in named:
             raise _usage(f"--role {role} needs a --topic.")
+        if role == "consumer" and "group" not in named:
+            raise _usage("--role consumer needs a --group: without one no group can be joined; '*' is every group.")
         for resource, operations in acls.ROLES[role].items():
             if (kind := resource.name.lower()) in named:
                 wanted += [(kind, _word(operation), Permission.ALLOW) for operation in operations]
@@ -229,10 +231,12 @@ def add(
         for name in named[kind]:
             for host in hosts or (WILDCARD,):
                 fresh[Acl(resource, name, pattern, _principal(principal), host, operation, permission)] = None
+    own = AclFilter(Resource.ANY, None, PatternType.ANY, _principal(principal), None, Operation.ANY, Permission.ANY)
     with client.cluster() as cluster:
+        earlier = fresh.keys() & set(acls.described(cluster, own))
         acls.create(cluster, [*fresh])
-    rows = _rows(fresh)
-    out.done(f"Added {_counted(rows)} for {_principal(principal)}.", rows)
+    said = f"Added {_counted(len(fresh) - len(earlier))} for {_principal(principal)}"
+    out.done(f"{said}, and {len(earlier)} existed already." if earlier else f"{said}.", _rows(fresh))
 
 
 @command.command(
@@ -359,5 +363,5 @@ def _said(acl: Acl) -> str:
     return f"{row.permission} {row.operation} on {row.pattern} {row.resource} {row.name} from {row.host}"
 
 
-def _counted(rows: list[AclRow]) -> str:
-    return f"{len(rows)} rule{'s' * (len(rows) != 1)}"
+def _counted(number: int) -> str:
+    return f"{number} rule{'s' * (number != 1)}"

@@ -76,6 +76,7 @@ def elect(client: ClientOptions, out: Output, topics: tuple[str, ...], all_topic
             failures.append(
                 AskFailed(f"No leader was elected of {place[0]}-{place[1]}: {error}", error.name, error.code)
             )
-    out.rows(ElectionRow, rows)
+    if rows or not failures:
+        out.rows(ElectionRow, rows)
     if failures:
         raise failures[0]

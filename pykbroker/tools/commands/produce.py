@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pykbroker.tools.commands.failure_lines import FailureLines
 from pykbroker.tools.commands.output import Output, output_option
 from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
 from pykbroker.tools.commands.time_options import now_ms, time_ms
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.failure import AskFailed
@@ -124,12 +126,15 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     settings = _settings(client, words)
     reach(client)
     lines = FailureLines("records failed")
-    sender = TopicSender(topic, settings, partial(_say_lost, lines))
+    is_partition_missing = threading.Event()
+    sender = TopicSender(topic, settings, partial(_say_lost, lines, is_partition_missing))
     status = None
     try:
         with lines:
             status = _send_all(sender, islice(records, words["count"]))
     finally:
+        if words["is_json"] and is_partition_missing.is_set():
+            failures.say("`-p -1` lets the producer choose partitions, whatever JSON says")
         # Bad input ends the command with an error. Then the user needs to know how many records were sent before it.
         if not (out.is_json or words["quiet"] or (status is None and sender.sent == type(sender.sent)())):
             click.echo(_said_of(topic, sender.sent), err=True)
@@ -250,6 +255,10 @@ def _said_of(topic: str, sent: Sent) -> str:
     return f"{said}, and {sent.failed} failed." if sent.failed else f"{said}."
 
 
-def _say_lost(lines: FailureLines, number: int, record: NewRecord, failure: AskFailed) -> None:
+def _say_lost(
+    lines: FailureLines, is_partition_missing: threading.Event, number: int, record: NewRecord, failure: AskFailed
+) -> None:
+    if record.partition is not None and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        is_partition_missing.set()
     key = "" if record.key is None else f" (key {record.key[:40].decode('utf-8', 'replace')!r})"
     lines.say(f"record {number}{key}: {failures.said_of(failure)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,7 @@ class MoveRow:
     partition: int
     now: list[int]
     wanted: list[int]
-    #: completed, moving, or not moving
+    #: completed, moving, or not moving; of a proposal: unchanged, moving, or proposed
     state: str
 
 
@@ -47,7 +48,7 @@ class MoveRow:
 def command() -> None:
     """Move partitions between brokers.
 
-    The plans are the files of kafka-reassign-partitions, both ways.
+    The plans are the files of kafka-reassign-partitions, both ways. `-` stands for standard input.
     """
 
 
@@ -63,9 +64,9 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str) -> list
 @command.command(
     "generate",
     example="pykbroker reassign generate orders payments --brokers 1,2,3"
-    "\npykbroker reassign generate orders --brokers 1,2,3 -o json > plan.json",
+    "\npykbroker reassign generate orders:0 --brokers 3 -o json > plan.json",
 )
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:0,1]...", shell_complete=topic_names)
 @click.option("--brokers", required=True, callback=_numbers, metavar="ID,ID,...", help="Where partitions may be.")
 @click.option("--disregard-racks", is_flag=True, help="Propose without a look at racks.")
 @output_option
@@ -82,13 +83,36 @@ def generate(
     with client.cluster() as cluster, _one_line():
         left_throttles.tell(cluster)
         racks = moving.racks_of(cluster, brokers, disregarded=disregard_racks)
-        now = moving.assignment_of(cluster, list(dict.fromkeys(names)))
+        now = _assignment_of(cluster, names)
         wanted = proposed(now, racks, Random())  # noqa: S311  # where replicas go is no secret
         under_way = reassignments.ongoing(cluster, now)
     if out.is_json:
         click.echo(as_json(wanted))
         return
-    out.rows(MoveRow, _rows(wanted, now, under_way))
+    out.rows(MoveRow, [_as_proposal(row) for row in _rows(wanted, now, under_way)])
+
+
+def _assignment_of(cluster: AskedCluster, names: Sequence[str]) -> dict[PartitionName, tuple[int, ...]]:
+    """Return the replicas of the partitions that the words `TOPIC` or `TOPIC:0,1` name. Raises ClickException."""
+    from pykbroker.tools.cluster import moving, topics
+    from pykbroker.tools.cluster.reset_plan import BadReset, scope
+    from pykbroker.tools.commands.unknown_names import unknown_topic
+
+    known = {one.name: one.partitions for one in topics.listed(cluster)}
+    for name in names:
+        if (topic := name.partition(":")[0]) not in known:
+            raise unknown_topic(topic, known)
+    try:
+        places = set(scope(names, known))
+    except BadReset as refused:
+        raise click.ClickException(str(refused)) from refused
+    found = moving.assignment_of(cluster, dict.fromkeys(topic for topic, _ in places))
+    return {place: replicas for place, replicas in found.items() if place in places}
+
+
+def _as_proposal(row: MoveRow) -> MoveRow:
+    """Return the row of a plan that no cluster has got yet."""
+    return replace(row, state={"completed": "unchanged", "not moving": "proposed"}.get(row.state, row.state))
 
 
 @command.command(
@@ -96,7 +120,7 @@ def generate(
     example="pykbroker reassign execute plan.json --throttle 50000000 --wait"
     "\npykbroker reassign execute plan.json --rollback back.json",
 )
-@click.argument("plan", metavar="FILE")
+@click.argument("plan", metavar="FILE|-")
 @click.option("--throttle", type=click.IntRange(1), metavar="BYTES/S", help="Limit moves between brokers.")
 @click.option(
     "--throttle-directories", type=click.IntRange(1), metavar="BYTES/S", help="Limit moves between directories."
@@ -145,7 +169,7 @@ def execute(
 
 
 @command.command("verify", example="pykbroker reassign verify plan.json")
-@click.argument("plan", metavar="FILE")
+@click.argument("plan", metavar="FILE|-")
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @output_option
 @client_options
@@ -164,7 +188,7 @@ def verify(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
 
 @command.command("cancel", example="pykbroker reassign cancel plan.json")
-@click.argument("plan", metavar="FILE")
+@click.argument("plan", metavar="FILE|-")
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @output_option
 @client_options
@@ -246,11 +270,11 @@ def _begin(cluster: AskedCluster, wanted: WantedMoves) -> None:
 
 
 def _read(cluster: AskedCluster, plan: str) -> WantedMoves:
-    """Read the moves of a file. A cluster that cannot be reached is reported first."""
+    """Read the moves of a file, or of standard input for `-`. A cluster that cannot be reached is reported first."""
     from pykbroker.tools.cluster.reassign_plan import wanted_moves
 
     cluster.nodes()
-    return wanted_moves(Path(plan).read_text(encoding="utf-8"))
+    return wanted_moves(sys.stdin.read() if plan == "-" else Path(plan).read_text(encoding="utf-8"))
 
 
 def _rows(
