@@ -43,7 +43,7 @@ def _without_tools(command: str) -> int:
 
     if command == "--version":
         print(f"pykbroker {__version__}")
-    elif command in ("", "--help"):
+    elif command in ("", "-h", "--help"):
         print("Usage: pykbroker COMMAND [ARGS]...\n\nCommands:")
         for name, text in OWN_COMMANDS.items():
             print(f"  {name:<8}  {text}")

@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, name: str, text: str, *, example: str) -> None:
         super().__init__(f"pykbroker {name}", add_help=False, allow_abbrev=False, exit_on_error=False, description=text)
         self.example = example
-        self.add_argument("--help", action="help", help="Show this message and exit.")
+        self.add_argument("-h", "--help", action="help", help="Show this message and exit.")
         self._exclusive: list[tuple[str, ...]] = []
 
     def exclude(self, *options: str) -> None:

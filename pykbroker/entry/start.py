@@ -34,7 +34,8 @@ def parser() -> CommandParser:
         "--port",
         type=integer,
         metavar="N",
-        help="Port of the client listener; 0 takes a free one (default: 9092).",
+        help="Port of the client listener; 0 takes a free one (default: 9092). The controller listens on the next "
+        "port, or on a free one.",
     )
     words.add_argument(
         "--ephemeral", action="store_true", help="Keep the data in a temporary directory and remove it at the end."
@@ -49,7 +50,8 @@ def parser() -> CommandParser:
         "--brokers",
         type=integer,
         metavar="N",
-        help="Run a cluster of N brokers, each a process of its own, on --port and the ports after it.",
+        help="Run a cluster of N brokers, each a process of its own, on --port and the ports after it. Controllers "
+        "listen 10000 above these, or on free ports.",
     )
     words.add_argument(
         "--controllers",

@@ -83,7 +83,7 @@ def test_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
         "  --level LEVEL    How much.\n"
         "  -f, --first      Before the others.\n"
         "  --last           After the others.\n"
-        "  --help           Show this message and exit.\n\n"
+        "  -h, --help       Show this message and exit.\n\n"
         "Example:\n"
         "  $ pykbroker try file\n"
     )

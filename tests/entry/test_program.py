@@ -50,7 +50,7 @@ def test_a_package_that_is_missing_beside_the_others() -> None:
     assert err.startswith("pykbroker: `pykbroker produce` needs more packages: pip install 'click")
 
 
-@pytest.mark.parametrize("words", [[], ["--help"]])
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"]])
 def test_its_help_names_its_commands(words: list[str]) -> None:
     status, out, err, _ = run_without(TOOLS, *words)
     assert (status, err) == (0, "")

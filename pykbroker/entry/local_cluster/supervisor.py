@@ -41,7 +41,7 @@ from pykbroker.entry.local_cluster.topology import (
     properties_of,
     signals_of,
 )
-from pykbroker.entry.taken_ports import check_free
+from pykbroker.entry.taken_ports import check_free, is_taken
 from pykbroker.storage.format import format_directories
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.primitives import random_uuid
@@ -85,17 +85,28 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
                 earlier = layout_from_json(file.read(), path)
             layout = grown(earlier, wanted.brokers, wanted.controllers, wanted.port, wanted.tree)
         else:
-            layout = new_layout(wanted.brokers, wanted.controllers, wanted.port, lambda: random_uuid(rng), free_port)
+            layout = new_layout(
+                wanted.brokers,
+                wanted.controllers,
+                wanted.port,
+                lambda: random_uuid(rng),
+                free_port,
+                is_taken=partial(is_taken, HOST),
+            )
         ports = client_ports(layout, wanted.port, free_port)
     told = {member.number: properties_of(layout, member, wanted.tree, ports, wanted.given) for member in layout.members}
     configs = {number: start_config(values) for number, values in told.items()}
     check_free(
-        (
-            (f"node {number}", point.host, point.port)
-            for number, config in configs.items()
-            for point in config.listeners.all
-        ),
+        ((f"node {number}", HOST, port) for number, port in ports.items()),
         "--port N chooses other ports, --port 0 free ones",
+    )
+    check_free(
+        (
+            (f"the controller of node {member.number}", HOST, member.controller_port)
+            for member in layout.members
+            if member.controller_port is not None
+        ),
+        f"the cluster in {wanted.tree} keeps this port, and another --data-dir holds another cluster",
     )
     # From here on the tree is written. If this is interrupted, the next start makes the missing parts.
     _write(path, layout.to_json())

@@ -111,17 +111,31 @@ def layout_from_json(text: str, path: str) -> Layout:
 
 
 def new_layout(
-    brokers: int, controllers: int, port: int, new_id: Callable[[], bytes], free_port: Callable[[], int]
+    brokers: int,
+    controllers: int,
+    port: int,
+    new_id: Callable[[], bytes],
+    free_port: Callable[[], int],
+    *,
+    is_taken: Callable[[int], bool] = lambda port: False,
 ) -> Layout:
     """Return a layout of `brokers` nodes and `controllers` further nodes. If `controllers` is 0, three of the brokers
     are voters, or one if there are fewer than three brokers. `port`: the port of the first broker; 0 takes free
-    ports."""
+    ports. A controller gets a free port if `is_taken` is True for its usual one, which no user has asked for."""
     _check(brokers, controllers, port)
     voting = controllers or (_MOST_VOTERS if brokers >= _MOST_VOTERS else 1)
     first = port + _PORTS_ABOVE if port + _PORTS_ABOVE + voting <= _MOST_PORT else port - _PORTS_ABOVE
+    of_clients = range(port, port + brokers)
+
+    def controller_port(usual: int) -> int:
+        if port and not is_taken(usual):
+            return usual
+        while (found := free_port()) in of_clients:
+            pass
+        return found
 
     def voter(place: int, number: int, *, is_broker: bool) -> Member:
-        return Member(number, is_broker, first + place if port else free_port(), new_id())
+        return Member(number, is_broker, controller_port(first + place), new_id())
 
     members = [
         voter(place, place + 1, is_broker=True)

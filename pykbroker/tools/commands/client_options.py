@@ -73,10 +73,12 @@ def _addresses(ctx: click.Context, parameter: click.Parameter, value: str | None
     default = DEFAULT_CONTROLLER_PORT if parameter.name == "bootstrap_controller" else DEFAULT_PORT
     addresses = []
     for text in value.split(","):
+        word = text.strip()
         try:
-            addresses.append(str(address_of(text, default)))
+            # :PORT is this machine's, as for kcat. Apache Kafka's tools and properties need the host.
+            addresses.append(str(address_of(f"localhost{word}" if word.startswith(":") else word, default)))
         except NotAnAddress:
-            raise click.BadParameter(f"'{text.strip()}' is not HOST or HOST:PORT.", ctx, parameter) from None
+            raise click.BadParameter(f"'{word}' is not HOST or HOST:PORT.", ctx, parameter) from None
     return ",".join(addresses)
 
 
@@ -91,7 +93,7 @@ _OPTIONS: Final = (
         callback=_addresses,
         metavar="HOST[:PORT],...",
         help="The brokers to connect to first (default: bootstrap.servers of -X or the file, "
-        f"${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}; port {DEFAULT_PORT}).",
+        f"${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}; port {DEFAULT_PORT}); :PORT is localhost's.",
     ),
     click.option("--command-config", metavar="FILE", help="A properties file for the client, as Java clients have it."),
     click.option(

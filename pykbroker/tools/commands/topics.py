@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,7 @@ from pykbroker.tools.commands.time_options import time_ms
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
+    from pykbroker.tools.cluster.configs import ConfigChanges, DescribedConfig
     from pykbroker.tools.cluster.failure import AskFailed
     from pykbroker.tools.cluster.log_offsets import TimedOffset
     from pykbroker.tools.cluster.topics import DescribedTopic, ListedTopic
@@ -64,6 +65,8 @@ class TopicDescription:
     replication_factor: int
     #: the configurations that are set for the topic itself
     configs: dict[str, str]
+    #: in effect, also if it is set for the whole cluster; None if the cluster does not return it
+    min_insync_replicas: int | None
     partitions: tuple[PartitionRow, ...]
 
 
@@ -125,6 +128,7 @@ class ChangedTopic:
     outcome: str
 
 
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _SAID: Final = {
     "created": "Created topic {}.",
     "altered": "Altered topic {}.",
@@ -248,9 +252,9 @@ def describe(
 
     with client.cluster() as cluster:
 
-        def attempt() -> tuple[list[DescribedTopic], dict[str, dict[str, str]]]:
+        def attempt() -> tuple[list[DescribedTopic], dict[str, list[DescribedConfig]]]:
             described = topics.described(cluster, _chosen(topics.listed(cluster), names))
-            return described, _own_configs(cluster, [one.name for one in described])
+            return described, _configs(cluster, [one.name for one in described])
 
         # `attempt` is repeated if a topic is deleted between its requests.
         found, configs = cluster.settled(attempt)
@@ -268,7 +272,8 @@ def describe(
                     topic.id,
                     topic.is_internal,
                     max((len(one.replicas) for one in topic.partitions), default=0),
-                    configs[topic.name],
+                    _own(configs[topic.name]),
+                    _min_insync_replicas(configs[topic.name]),
                     partitions,
                 )
             )
@@ -308,7 +313,9 @@ def alter(
             "Say what to alter: --partitions, --config or --delete-config.", click.get_current_context()
         )
     with client.cluster() as cluster:
-        _check_names([name], [one.name for one in topics.listed(cluster)])
+        known = {one.name: len(one.partitions) for one in topics.listed(cluster)}
+        _check_names([name], known)
+        before = {row.name: row.value for row in _configs(cluster, [name])[name]} if changes else {}
         try:
             if changes:
                 resources.alter(cluster, (ResourceKind.TOPIC, name), changes)
@@ -316,8 +323,19 @@ def alter(
                 topics.add_partitions(cluster, {name: (partitions, ())})
         except AskFailed as error:
             raise of_keys(error, changes, TOPIC_KEYS) from error
-    altered = ChangedTopic(name, "altered")
-    out.done(_SAID[altered.outcome].format(name), [altered])
+    said = _SAID["altered"].format(name).rstrip(".")
+    lines = _said_of_changes(changes, before)
+    if partitions is not None:
+        lines.append(f"partitions={partitions} (before: {known[name]})")
+    out.done(f"{said}: {', '.join(lines)}.", [ChangedTopic(name, "altered")])
+
+
+def _said_of_changes(changes: ConfigChanges, before: Mapping[str, str | None]) -> list[str]:
+    """Return the words about each change of a configuration. `before`: the values that were in effect."""
+    return [
+        f"{f'{key} deleted' if value is None else f'{key}={value}'} (before: {before.get(key) or 'none'})"
+        for key, (_, value) in changes.items()
+    ]
 
 
 @command.command("delete", example="pykbroker topics delete orders\npykbroker topics delete 'orders-test-.*' --yes")
@@ -456,15 +474,23 @@ def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
             raise unknown_topic(name, there)
 
 
-def _own_configs(cluster: AskedCluster, names: list[str]) -> dict[str, dict[str, str]]:
+def _configs(cluster: AskedCluster, names: list[str]) -> dict[str, list[DescribedConfig]]:
     from pykbroker.tools.cluster import configs
-    from pykbroker.tools.cluster.configs import ConfigSource, ResourceKind
+    from pykbroker.tools.cluster.configs import ResourceKind
 
     found = configs.described(cluster, [(ResourceKind.TOPIC, name) for name in names])
-    return {
-        name: {row.name: row.value or "" for row in rows if row.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
-        for (_, name), rows in found.items()
-    }
+    return {name: rows for (_, name), rows in found.items()}
+
+
+def _own(configs: Iterable[DescribedConfig]) -> dict[str, str]:
+    """Return the configurations that are set for the topic itself."""
+    from pykbroker.tools.cluster.configs import ConfigSource
+
+    return {row.name: row.value or "" for row in configs if row.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+
+
+def _min_insync_replicas(configs: Iterable[DescribedConfig]) -> int | None:
+    return next((int(row.value) for row in configs if row.name == _MIN_INSYNC_REPLICAS and row.value), None)
 
 
 def _partition_rows(topic: DescribedTopic) -> Iterable[PartitionRow]:
@@ -475,7 +501,12 @@ def _partition_rows(topic: DescribedTopic) -> Iterable[PartitionRow]:
 
 def _heading(topic: TopicDescription) -> str:
     configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none of its own"
-    return f"{topic.topic} ({topic.topic_id}), replication factor {topic.replication_factor}, configurations: {configs}"
+    least = topic.min_insync_replicas
+    of_cluster = "" if least is None or _MIN_INSYNC_REPLICAS in topic.configs else f"{_MIN_INSYNC_REPLICAS} {least}, "
+    return (
+        f"{topic.topic} ({topic.topic_id}), replication factor {topic.replication_factor}, {of_cluster}"
+        f"configurations: {configs}"
+    )
 
 
 @contextmanager

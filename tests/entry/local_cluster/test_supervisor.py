@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from pykbroker.entry.local_cluster.supervisor import WantedCluster, prepare
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.nodes.nodes import eventually
@@ -154,6 +155,20 @@ def test_a_taken_port_is_found_before_the_tree_is_written(tmp_path: Path) -> Non
         "there, perhaps another node: --port N chooses other ports, --port 0 free ones\n"
     )
     assert [path.name for path in (tmp_path / "tree").iterdir()] == [".lock"]
+
+
+def test_a_controller_needs_a_port_only_if_an_earlier_start_has_chosen_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = taken.getsockname()[1]
+        wanted = WantedCluster(1, 0, usual - 10_000, str(tmp_path / "tree"), {})
+        layout, _ = prepare(wanted)
+    port = layout.members[0].controller_port
+    assert port not in (None, usual)
+    with (
+        socket.create_server(("127.0.0.1", port or 0)),
+        pytest.raises(OSError, match=f"the controller of node 1 cannot be bound to 127.0.0.1:{port}: .*--data-dir"),
+    ):
+        prepare(wanted)
 
 
 def test_the_health_of_a_cluster_is_that_of_each_node(tmp_path: Path) -> None:

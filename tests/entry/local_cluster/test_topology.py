@@ -77,6 +77,13 @@ def test_a_cluster_is_what_its_file_says_and_only_grows(brokers: int, controller
         assert all(0 < each <= 65_535 for each in taken)
 
 
+def test_a_controller_whose_usual_port_is_taken_gets_a_free_one() -> None:
+    """No user has named that port. A free port that a broker is to have for clients is passed over."""
+    taken = {49_999, 50_001}
+    found = new_layout(3, 0, 39_999, ids(), ports(), is_taken=taken.__contains__)
+    assert [member.controller_port for member in found.members] == [40_002, 50_000, 40_003]
+
+
 def test_what_a_node_is_told_is_a_configuration() -> None:
     four = layout(4)
     found = client_ports(four, 9092, ports())

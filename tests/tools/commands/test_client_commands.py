@@ -111,7 +111,7 @@ def test_where_the_cluster_is(closed: str, capsys: pytest.CaptureFixture[str], m
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("-b", "a:1,:2"), 2, "Invalid value for '-b' / '--bootstrap-server': ':2' is not HOST or HOST:PORT."),
+        (("-b", "a:1,:b"), 2, "Invalid value for '-b' / '--bootstrap-server': ':b' is not HOST or HOST:PORT."),
         (("-b", "::1"), 2, "Invalid value for '-b' / '--bootstrap-server': '::1' is not HOST or HOST:PORT."),
         (("-b", "a:b"), 2, "Invalid value for '-b' / '--bootstrap-server': 'a:b' is not HOST or HOST:PORT."),
         (("-b", "a:65536"), 2, "Invalid value for '-b' / '--bootstrap-server': 'a:65536' is not HOST or HOST:PORT."),
@@ -217,9 +217,12 @@ def test_brokers_and_controllers_have_their_own_default_port() -> None:
     def command(client: client_options.ClientOptions) -> None:
         seen.append(client)
 
-    command.main(["-b", "a, b:1"], standalone_mode=False)
+    command.main(["-b", "a, b:1, :2"], standalone_mode=False)
     command.main(["--bootstrap-controller", "a,b:1"], standalone_mode=False)
-    assert [(one.bootstrap, one.of_controllers) for one in seen] == [("a:9092,b:1", False), ("a:9093,b:1", True)]
+    assert [(one.bootstrap, one.of_controllers) for one in seen] == [
+        ("a:9092,b:1,localhost:2", False),
+        ("a:9093,b:1", True),
+    ]
 
 
 def chosen(words: list[str], *, file: Path | None = None, of_controllers: bool = False) -> tuple[str, bool]:
