@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -201,6 +201,17 @@ def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, 
         return found
 
     return cluster.settled(attempt)
+
+
+def leaderless(cluster: AskedCluster, places: Collection[PartitionName], within_seconds: float) -> list[PartitionName]:
+    """Return the partitions that get no leader `within_seconds`. A missing partition is left out. Raises AskFailed."""
+    deadline = time.monotonic() + within_seconds
+    while True:
+        led_by = leaders(cluster, {topic for topic, _ in places})
+        found = [place for place in places if led_by.get(place, 0) < 0]
+        if not found or time.monotonic() >= deadline:
+            return found
+        time.sleep(_PAUSE_SECONDS)
 
 
 def appears(cluster: AskedCluster, name: str, within_seconds: float = 5.0) -> bool:

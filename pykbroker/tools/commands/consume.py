@@ -26,6 +26,8 @@ from pykbroker.tools.commands.time_options import now_ms
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.topic_reader import TopicReader
 
+#: A new leader is usually elected within this time.
+_LEADER_SECONDS: Final = 3.0
 _WHERE: Final = "beginning|end|stored|OFFSET|-N|TIME"
 
 
@@ -129,8 +131,10 @@ def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     pattern = None if words["grep"] is None else pattern_of(words["grep"])
     written = _format(ctx, words)
     settings = _settings(ctx, client, words)
+    # A group deals out what has no leader yet, and --follow waits for it.
+    needs_leaders = not (words["group"] and words["follow"])
     reading = WantedRecords(
-        topics=_topics(client, words["topics"]),
+        topics=_topics(client, words["topics"], words["partitions"], needs_leaders=needs_leaders),
         partitions=words["partitions"],
         first=words["first"] or BEGINNING,
         last=words["last"] or END,
@@ -143,9 +147,15 @@ def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     return _print_all(reader, written)
 
 
-def _topics(client: ClientOptions, words: tuple[str, ...]) -> list[str]:
+def _topics(
+    client: ClientOptions, words: tuple[str, ...], partitions: tuple[int, ...], *, needs_leaders: bool
+) -> list[str]:
     """Return the topics of the words. Raises AskFailed for a topic that this client may not see, ClickException for one
-    that does not exist, and AskFailed if no node can be reached, which kafka-python itself does not report."""
+    that does not exist, and AskFailed if no node can be reached, which kafka-python itself does not report.
+
+    `needs_leaders`: each partition that is read needs a leader, for which kafka-python would wait. Raises
+    ClickException for a partition without one.
+    """
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.client_failure import denied_topics
     from pykbroker.tools.cluster.failure import AskFailed
@@ -160,7 +170,19 @@ def _topics(client: ClientOptions, words: tuple[str, ...]) -> list[str]:
             topics.leaders(cluster, hidden)
         except AskFailed as error:
             raise denied_topics(hidden) if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else error from None
-    return named_topics(words, listed)
+        found = named_topics(words, listed)
+        if needs_leaders:
+            numbers = {one.name: partitions or one.partitions for one in listed}
+            places = [(name, number) for name in found for number in numbers[name]]
+            _check_leaders(topics.leaderless(cluster, places, _LEADER_SECONDS))
+    return found
+
+
+def _check_leaders(leaderless: list[tuple[str, int]]) -> None:
+    """Raise ClickException if a partition has no leader."""
+    if leaderless:
+        topic, number = leaderless[0]
+        raise click.ClickException(f"{topic}-{number} has no leader: see `pykbroker topics describe {topic}`")
 
 
 def _check(ctx: click.Context, words: dict[str, Any]) -> None:

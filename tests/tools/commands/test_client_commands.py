@@ -187,6 +187,23 @@ def test_wrong_options_are_one_line(
             2,
             "-X enable.idempotence does not go with --idempotence, which sets it too.",
         ),
+        (
+            "consume t -e",
+            2,
+            "No such option '-e'. A read ends at the end of the topic without it, and --follow goes on. Try",
+        ),
+        ("consume -C -t t", 2, "No such option '-C'. The command's name says it already. Try"),
+        ("consume -t t", 2, "No such option '-t'. The topic needs no option: pykbroker consume TOPIC. Try"),
+        ("topics create --topic t", 2, "No such option '--topic'. The topic needs no option: pykbroker topics create"),
+        ("consume t --from-beginning", 2, "No such option '--from-beginning'. A read begins at the beginning, unless"),
+        (
+            "consume t -o beginning",
+            2,
+            "Invalid value for '-o' / '--output': 'beginning' is not one of 'text', 'json'; --from says where to begin",
+        ),
+        ("topics alter t --set a=1", 2, "No such option '--set'. -c KEY=VALUE sets a configuration. Try"),
+        ("configs alter topic t -c a=1", 2, "No such option '-c'. --set KEY=VALUE sets a configuration. Try"),
+        ("topics --list", 2, "No such option '--list'. Did you mean 'pykbroker topics list'? Try"),
         ("bench produce t --acks 1 -X acks=all", 2, "-X acks does not go with --acks, which sets it too."),
     ],
 )

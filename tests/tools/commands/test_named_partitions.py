@@ -12,8 +12,9 @@ import pytest
 
 from pykbroker.__main__ import main
 from pykbroker.testing import Broker
-from pykbroker.tools.cluster import leader_choice
+from pykbroker.tools.cluster import leader_choice, topics
 from pykbroker.tools.cluster.failure import failed
+from pykbroker.tools.commands import consume
 from pykbroker_wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
@@ -104,3 +105,16 @@ def test_a_plan_for_one_partition_goes_through_a_pipe(
     assert capsys.readouterr().out.splitlines()[1].split() == ["moved", "1", "1", "1", "completed"]
     assert main(["reassign", "generate", "moved:7", "--brokers", "1", *at]) == 1
     assert capsys.readouterr().err == 'pykbroker: The partitions "moved-7" do not exist\n'
+
+
+def test_a_read_of_a_partition_without_a_leader_ends_at_once(
+    broker: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("dead", partitions=2)
+    monkeypatch.setattr(topics, "leaders", lambda _, names: {("dead", 0): 1, ("dead", 1): -1} if names else {})
+    monkeypatch.setattr(consume, "_LEADER_SECONDS", 0.2)
+    at = ("-b", broker.bootstrap_servers)
+    for words in ((), ("-p", "1"), ("--group", "g")):
+        assert main(["consume", "dead", *words, *at]) == 1
+        assert capsys.readouterr().err == "pykbroker: dead-1 has no leader: see `pykbroker topics describe dead`\n"
+    assert main(["consume", "dead", "-p", "0", *at]) == 0
