@@ -229,10 +229,11 @@ def test_each_record_that_fails_is_a_line(line: CommandLine, topic: str) -> None
     ]
     said = line("produce", topic, "-J", "-o", "json", stdin="\n".join(map(json.dumps, lines)))
     assert (said.status, json.loads(said.out)["records"], json.loads(said.out)["failed"]) == (1, 2, 3)
-    first, second, third = said.err.splitlines()  # and no line about what was sent, which JSON says
-    assert first.startswith("pykbroker: record 1 (key 'k'): Unrecognized partition 7")
+    first, second, third, hint = said.err.splitlines()  # and no line about what was sent, which JSON says
+    assert first.startswith(f"pykbroker: record 1 (key 'k'): topic {topic} has no partition 7: it has 2, from 0")
     assert second.startswith("pykbroker: record 3: The message is 2000")
     assert third.startswith("pykbroker: record 4: a header without a value")
+    assert hint.startswith("pykbroker: `-p -1` lets the producer choose")
     assert sorted(values(line, topic)) == ["b", "d"]
 
 

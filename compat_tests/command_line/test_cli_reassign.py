@@ -100,7 +100,7 @@ def test_plans_that_are_refused(line: CommandLine, topic: str, tmp_path: Path, p
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ("generate none-such --brokers 1", 1, "(UNKNOWN_TOPIC_OR_PARTITION)"),
+        ("generate none-such --brokers 1", 1, "There is no topic 'none-such'"),
         ("generate ‹t› --brokers 7", 1, "Unknown broker id 7"),
         ("generate ‹t› --brokers 1,1", 2, "no list of different brokers"),
         ("generate ‹t> --brokers x", 2, "no list of different brokers"),
