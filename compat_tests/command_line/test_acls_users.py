@@ -56,7 +56,7 @@ def test_rules_come_and_go(guarded: CommandLine, user: str, name: str) -> None:
     assert guarded("acls", "remove", "--principal", user).status == 0
     wait_for_rules(guarded, user, 0)
     assert guarded("acls", "remove", "--principal", user).failure == (
-        "No rule is like that: `pykbroker acls list` names those that there are"
+        "No rule matches: `pykbroker acls list` names those that there are"
     )
     assert guarded.json("acls", "remove", "--principal", user) == []
 

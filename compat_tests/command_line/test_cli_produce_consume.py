@@ -145,7 +145,7 @@ def test_from_and_to(line: CommandLine, topic: str) -> None:
     assert values(line, topic, "--from", iso) == whole[8:]
     assert values(line, topic, "--from", f"@{NOW_MS + 10**9}") == []
     assert values(line, topic, "-p", "1") == []
-    assert "a time in milliseconds is written @" in line("consume", topic, "--from", str(NOW_MS)).failure
+    assert "Write a time in milliseconds as @" in line("consume", topic, "--from", str(NOW_MS)).failure
 
 
 def test_only_what_is_committed_is_read_where_that_is_asked_for(line: CommandLine, topic: str, name: str) -> None:

@@ -279,7 +279,7 @@ def test_a_volume_that_cannot_be_used_is_one_line(new_container: NewContainer, v
     first.wait_for(SERVES)
     docker("stop", "-t", "60", first.name)
     wrong = refusal(new_container(variables(port, CLUSTER_ID=OTHER_CLUSTER_ID), options=mounted))
-    assert f"Expected {OTHER_CLUSTER_ID}, but read {CLUSTER_ID}. The volume is another cluster's" in wrong
+    assert f"Expected {OTHER_CLUSTER_ID}, but read {CLUSTER_ID}. The volume belongs to another cluster" in wrong
     read_only = refusal(new_container(variables(port), options=["-v", f"{volume}:/var/lib/kafka/data:ro"]))
     assert "/var/lib/kafka/data is read-only: mount the volume for reading and writing" in read_only
     take = new_container(options=[*mounted, "--user", "0"], command=["chown", "-R", "0:0", "/var/lib/kafka/data"])

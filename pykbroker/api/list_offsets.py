@@ -151,7 +151,7 @@ def _respond(
                     if place in refused:
                         continue
                     refused.add(place)
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition stands in the request more than once")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the partition more than once")
                 if place not in progress.answers:
                     progress.answers[place] = _answer(ctx, request, topic.name, asked, progress.search, wait)
                     progress.search.found.clear()
@@ -175,10 +175,12 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"version {ctx.api_version} does not support the timestamp {timestamp}"
+        )
     if request.isolation_level not in (0, 1):
         # Apache Kafka returns UNKNOWN_SERVER_ERROR. This code is the same as in Fetch.
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {request.isolation_level}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {request.isolation_level} is neither 0 nor 1")
     partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
@@ -240,7 +242,8 @@ def _is_lagging(partition: Partition) -> bool:
 
 def _not_available(partition: Partition) -> KafkaError:
     return KafkaError(
-        ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition}: its high watermark is behind the start of its leader's epoch"
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{partition}: the high watermark has not reached the start of the leader's epoch yet",
     )
 
 

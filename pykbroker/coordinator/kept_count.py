@@ -43,8 +43,8 @@ class KeptCount:
             self._count = present
         elif present != self._present:
             logger.error(
-                "Topic %s has grown to %d partitions while it is in use. This node goes on with %d, by which its "
-                "records were written, until it restarts. After that most groups or transactional ids have no records.",
+                "Topic %s has grown to %d partitions while it is in use. Until this node restarts, it uses %d, as when "
+                "the records were written. After that it will not find those of most groups or transactional ids.",
                 self._topic,
                 present,
                 self._count,

@@ -458,7 +458,9 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             if key not in host.failing_timers:
                 host.failing_timers.add(key)
-                logger.error("%r: the timer %s is tried again: %s", host.partition, "/".join(key), error)
+                logger.error(
+                    "%r: the action of the timer %s failed and is tried again: %s", host.partition, "/".join(key), error
+                )
             host.timers.apply(Timer(key, TIMER_REST_MS, event))
             return
         host.failing_timers.discard(key)

@@ -160,7 +160,11 @@ class ShardLoading(Generic[S]):
 
     def _log_success(self, host: Host[S]) -> None:
         load = host.load
-        skipped = f", {load.skipped_records} of types that are not served here" if load.skipped_records else ""
+        skipped = (
+            f" and left out {load.skipped_records} of types that this version does not know"
+            if load.skipped_records
+            else ""
+        )
         # Most of the 50 partitions are empty. Their lines would hide the lines of the others.
         logger.log(
             logging.INFO if load.loaded_records else logging.DEBUG,

@@ -115,7 +115,9 @@ class Dispatcher(Generic[S]):
             row = self._resolved.get(header.api_key) or self.rows.find(header.api_key)
             version = header.version
             if row is None:
-                raise CloseConnection(f"request with API key {header.api_key}, which is not served on this listener")
+                raise CloseConnection(
+                    f"it sent a request with API key {header.api_key}, which is not served on this listener"
+                )
             if version < row.min_version or version > row.max_version:
                 return self._unsupported_version(row, header, len(frame))
             ctx = RequestContext(
@@ -144,7 +146,7 @@ class Dispatcher(Generic[S]):
                     result = self._run(row, row.handle, ctx, request)
         except DecodeError as error:
             self._errors.value += 1
-            raise CloseConnection(f"a request that cannot be decoded: {error}") from None
+            raise CloseConnection(f"it sent a request that cannot be decoded: {error}") from None
         if logged is not None:
             logged.handled()
         if type(result) is not bytes and isinstance(result, asyncio.Future | Promise):
@@ -162,7 +164,7 @@ class Dispatcher(Generic[S]):
         except CloseConnection:
             raise
         except AuthorizerNotReady as error:
-            raise CloseConnection(f"a request too early: {error}") from None
+            raise CloseConnection(f"it sent a request too early: {error}") from None
         except Exception as error:
             logger.exception("%s request of version %d from %s failed", row.name, ctx.api_version, ctx.client_host)
             raise CloseConnection("internal error") from error
@@ -172,7 +174,9 @@ class Dispatcher(Generic[S]):
         a future of one."""
         row = self.rows.find(request.API_KEY)
         if row is None:
-            raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
+            raise CloseConnection(
+                f"it sent a request with API key {request.API_KEY}, which is not served on this listener"
+            )
         return row.handle(
             OwnRequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
@@ -195,7 +199,8 @@ class Dispatcher(Generic[S]):
     def _unsupported_version(self, row: Row, header: RequestHeader, request_bytes: int) -> EncodedAnswer:
         if row.key != ApiKey.API_VERSIONS:
             raise CloseConnection(
-                f"{row.name} request of version {header.version}, served are {row.min_version} to {row.max_version}"
+                f"it sent {row.name} of version {header.version}, and versions {row.min_version} to {row.max_version} "
+                "are served"
             )
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

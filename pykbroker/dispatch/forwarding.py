@@ -94,7 +94,7 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
     if len(frame) + len(principal) + _ENVELOPE_BYTES > services.config.int("socket.request.max.bytes"):
         # At each try the controller would end the connection, on which this broker forwards all requests.
         logger.info(
-            "%s request from %s has %d bytes: with an Envelope it does not fit into socket.request.max.bytes",
+            "%s request from %s has %d bytes and is refused: in an Envelope it is larger than socket.request.max.bytes",
             row.name,
             ctx.client_host,
             len(frame),

@@ -88,7 +88,7 @@ def said_of(error: BaseException) -> str | None:
                 otherwise = "Is a broker running there? `-b HOST:PORT` names another"
                 return f"{text.rstrip('.')}. {getattr(error, 'what_to_do', None) or otherwise}"
             if code is not None and code.name == "NETWORK_EXCEPTION" and "cannot be reached" in text:
-                return f"{text}. A broker has told this address: see its advertised.listeners"
+                return f"{text}. A broker gave this address: see its advertised.listeners"
             return text if code is None else f"{text.rstrip('.')} ({code.name})"
     return None
 

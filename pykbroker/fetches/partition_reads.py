@@ -52,7 +52,8 @@ class PartitionRead:
         epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset < 0 or entry.fetch_offset < log.log_start_offset:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: nothing is known about epoch {entry.last_fetched_epoch}"
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{partition}: the log has no information about leader epoch {entry.last_fetched_epoch}",
             )
         if epoch >= entry.last_fetched_epoch and end_offset >= entry.fetch_offset:
             return False

@@ -107,7 +107,7 @@ class LoadReporter:
     def _report(self) -> None:
         self._wait()
         if self._unsent is not None:
-            self._drop("the one before is not written yet")
+            self._drop("the report before it is not written yet")
         topic = self._services.metadata.image.topics.by_name.get(METRICS_TOPIC)
         if topic is None:
             self._create()
@@ -252,6 +252,6 @@ def _refusal(response: ProduceResponse, leader: int) -> str:
     code = ErrorCode.received(answer.error_code)
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return (
-            f"broker {leader} lets this broker's principal not write to {METRICS_TOPIC}: it needs the permission WRITE"
+            f"broker {leader} refuses it, because this broker's principal has no permission to WRITE to {METRICS_TOPIC}"
         )
     return "" if code == ErrorCode.NONE else f"broker {leader} answers {code.name}"

@@ -108,7 +108,10 @@ class Admission:
         if not self._waiting and self._delay(name) == 0:
             return self._enter(connection)
         if self._waiting_at[name] >= self._limits.waiting:
-            return f"{len(self._served)} connections are open (max.connections) and {self._waiting_at[name]} wait here"
+            return (
+                f"{len(self._served)} connections are open (max.connections), and {self._waiting_at[name]} more wait "
+                "at this listener"
+            )
         self._waiting[connection] = None
         self._waiting_at[name] += 1
         connection.mute()
@@ -160,7 +163,7 @@ class Admission:
         others = [one for one in self._served if one.listener_name != self._limits.protected and one.end is None]
         if others:
             idlest = min(others, key=lambda one: one.last_active)
-            idlest.close("the listener between brokers needs its place (max.connections)")
+            idlest.close("max.connections is reached, and the listener between brokers needs room for a connection")
 
     def _delay(self, name: str) -> float:
         """Return the seconds until this listener may serve one more connection: 0 if it may now, infinite if a served

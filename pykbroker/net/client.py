@@ -201,7 +201,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         except UnsupportedVersion as error:
             if message.API_KEY not in self._cannot_say:
                 self._cannot_say.add(message.API_KEY)
-                logger.warning("%r: requests of this kind cannot be sent: %s", self, error)
+                logger.warning("%r: %s requests cannot be sent: %s", self, APIS[message.API_KEY].name, error)
             request.fail(UnsupportedVersion(f"{self.address}: {error}"))
         except EncodeError as error:
             request.fail(error)
@@ -219,7 +219,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if vanished_at - self._loop.time() <= _RESOLUTION_SECONDS:
             oldest = self._in_flight.oldest
             name = APIS[oldest.message.API_KEY].name
-            self.close(f"the peer owes the answer to {name} and has sent nothing for {oldest.timeout:g} s")
+            self.close(f"the peer has not answered {name} and has sent nothing for {oldest.timeout:g} s")
         else:
             self._watch_timer = self._loop.call_at(vanished_at, self.expired)
 
@@ -243,7 +243,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         try:
             _, response = decode_response(request.message.API_KEY, request.version, frame)
         except DecodeError as error:
-            request.fail(Disconnected(f"{self.address}: an answer that cannot be decoded: {error}"))
+            request.fail(Disconnected(f"{self.address} sent an answer that cannot be decoded: {error}"))
             raise
         request.succeed(response)
 

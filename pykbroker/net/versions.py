@@ -40,13 +40,13 @@ class PeerVersions:
         api = APIS[api_key]
         served = self.ranges.get(api_key)
         if served is None:
-            raise UnsupportedVersion(f"{api.name} is not served")
+            raise UnsupportedVersion(f"the peer does not serve {api.name}")
         version = min(api.max_version, served[1])
         oldest = max(api.min_version, least)
         if version < max(oldest, served[0]):
             raise UnsupportedVersion(
-                f"{api.name} is served in versions {served[0]} to {served[1]}, needed is one of {oldest} to "
-                f"{api.max_version}"
+                f"the peer serves {api.name} in versions {served[0]} to {served[1]}, and this node needs one from "
+                f"{oldest} to {api.max_version}"
             )
         return version
 
@@ -54,8 +54,12 @@ class PeerVersions:
         """Return a version that the caller has chosen. Raises UnsupportedVersion if the peer does not serve it."""
         served = self.ranges.get(api_key)
         if served is None or not served[0] <= version <= served[1]:
-            served_text = "not at all" if served is None else f"in versions {served[0]} to {served[1]}"
-            raise UnsupportedVersion(f"{APIS[api_key].name} is served {served_text}, asked for is {version}")
+            name = APIS[api_key].name
+            raise UnsupportedVersion(
+                f"the peer does not serve {name}"
+                if served is None
+                else f"the peer serves {name} in versions {served[0]} to {served[1]}, and this node needs {version}"
+            )
         return version
 
 
@@ -73,7 +77,9 @@ def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersion
         raise VersionsRefused(f"it refused ApiVersions of version {asked} with error {response.error_code}")
     _, following = ranges.get(ApiKey.API_VERSIONS, (0, 0))
     if not 0 <= following < asked:
-        raise VersionsRefused(f"it refused ApiVersions of version {asked} and says that it serves up to {following}")
+        raise VersionsRefused(
+            f"it refused ApiVersions of version {asked}, and its answer names {following} as its newest version"
+        )
     return following
 
 

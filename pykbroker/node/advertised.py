@@ -71,7 +71,7 @@ def without_name(listeners: ListenerConfig, reason: str) -> Advertised:
         listeners.advertised_controller,
         warning=(
             f"The {_listed(unnamed)} {_has(unnamed)} no host, and the name of this machine cannot be resolved "
-            f"({reason}): clients are told to connect to {_FALLBACK}, which only those on this machine can. "
+            f"({reason}). Clients get the address {_FALLBACK}, which only clients on this machine can use. "
             "Set advertised.listeners"
         ),
     )

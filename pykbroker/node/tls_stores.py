@@ -108,7 +108,9 @@ class TlsStores:
             try:
                 self._wanted[listener] = settings_of(config, listener)
             except ConfigError as error:
-                self._say(logging.ERROR, listener, "the old stores stay: %s", error)
+                self._say(
+                    logging.ERROR, listener, "the new settings cannot be used, so the old stores stay in use: %s", error
+                )
                 continue
             self._reload(listener, compare=not is_start)
 
@@ -178,7 +180,7 @@ class TlsStores:
         chain = _chain(self._current[listener])
         trusted = [each for each in _trusted(self._current[listener]) if each not in chain]
         self._tell_ends(listener, chain, "the certificate", "clients refuse it")
-        self._tell_ends(listener, trusted, "the trusted certificate", "what it has issued is refused")
+        self._tell_ends(listener, trusted, "the trusted certificate", "the certificates that it has issued are refused")
 
     def _tell_ends(self, listener: str, certificates: Iterable[bytes], kind: str, meaning: str) -> None:
         now = self._now()

@@ -128,7 +128,11 @@ class IsrChanges:
         undecided = self._asked - len(answers)
         if undecided:
             self._failures.value += undecided
-            logger.warning("The controller has answered only %d of %d changes of ISRs", len(answers), self._asked)
+            logger.warning(
+                "The controller has answered only %d of %d changes of ISRs, and the others are sent again",
+                len(answers),
+                self._asked,
+            )
         self._untold.answered(answers)
         if self._untold:
             self._sender.wake(FIRST_PAUSE_MS if undecided else 0)

@@ -141,7 +141,9 @@ class BrokerLifecycle:
         """Stop without the controller's permission, because no controller will answer."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             logger.warning(
-                "[BrokerLifecycleManager id=%d] Stopping without the controller's leave: %s.", self.node_id, reason
+                "[BrokerLifecycleManager id=%d] Stopping without the permission of the controller: %s.",
+                self.node_id,
+                reason,
             )
             self.stop()
 
@@ -172,8 +174,8 @@ class BrokerLifecycle:
         if not self._stands:
             self._stands = True
             logger.warning(
-                "[BrokerLifecycleManager id=%d] The broker loop has not turned for %.1f s, a session is %d ms "
-                "(broker.session.timeout.ms): no heartbeat is sent until it turns.",
+                "[BrokerLifecycleManager id=%d] The broker loop has not turned for %.1f s, and a session is %d ms "
+                "(broker.session.timeout.ms). No heartbeat is sent until the loop turns again.",
                 self.node_id,
                 seconds,
                 self._session_ms,
@@ -202,8 +204,8 @@ class BrokerLifecycle:
         this broker the leader of replicas in that directory."""
         if not self._membership.directories.is_reported(directory_id) and self.state is not BrokerState.SHUTTING_DOWN:
             self._fatal(
-                f"the controller could not be told within {timeout_ms} ms "
-                f"(log.dir.failure.timeout.ms) that a log directory failed"
+                f"a log directory failed, and this node could not report that to the controller within {timeout_ms} ms "
+                "(log.dir.failure.timeout.ms)"
             )
 
     def metadata_seen(self) -> None:

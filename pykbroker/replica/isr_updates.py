@@ -81,7 +81,7 @@ class IsrUpdates:
         if change is not None:
             leaving = [replica for replica in leader.isr.committed if replica not in change.replicas]
             logger.info(
-                "Partition %s: the ISR is to shrink from %s to %s; the leader's log ends at %d, out of sync: %s",
+                "Partition %s: asking to shrink the ISR from %s to %s. The log ends at offset %d. Out of sync: %s",
                 partition,
                 list(leader.isr.committed),
                 list(change.replicas),
@@ -114,13 +114,11 @@ class IsrUpdates:
             was_asked = code != ErrorCode.OPERATION_NOT_ATTEMPTED
             logger.log(
                 logging.INFO if was_asked else logging.DEBUG,
-                "Partition %s: the ISR stays %s: %s: %s",
+                "Partition %s: the ISR stays %s and does not become %s, because %s",
                 partition,
                 list(isr.committed),
-                "the controller refused"
-                if was_asked
-                else "an earlier change is not answered yet, so it was not asked for",
                 list(change.replicas),
+                "the controller refused the change" if was_asked else "an earlier change is not answered yet",
             )
             partition.advance()
         if (
@@ -172,7 +170,7 @@ class IsrExpiration:
         looked = 0
         for partition in islice(rest, PER_TURN):
             looked += 1
-            with contained(partition, "its ISR could not be looked at"):
+            with contained(partition, "its ISR could not be checked"):
                 partition.shrink_isr()
         if looked == PER_TURN:
             self._timer = self._loop.call_soon(self._go_on, rest)

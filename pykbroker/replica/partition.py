@@ -304,7 +304,7 @@ class Partition:
         ):
             least = leader.min_isr(log.config.min_insync_replicas)
             in_sync = len(leader.isr.committed)
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self}: {in_sync} in-sync replicas of at least {least}")
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self}: {least} replicas must be in sync, {in_sync} are")
         try:
             info = log.append_as_leader(
                 records,

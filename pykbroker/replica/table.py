@@ -192,7 +192,7 @@ class ReplicaTable:
                         self._remove(mine)
         if delta.cluster.brokers_changed:
             for partition in self:
-                with contained(partition, "a change of a broker could not be taken over"):
+                with contained(partition, "a change of the brokers could not be applied"):
                     partition.brokers_changed()
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
@@ -200,7 +200,7 @@ class ReplicaTable:
         partition = partitions.get(index)
         if partition is None:
             partition = partitions[index] = Partition(self.logs.add(topic, index, topic_id), self._shared)
-        with contained(partition, "the metadata could not be taken over"):
+        with contained(partition, "the changed metadata could not be applied"):
             partition.update(image)
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
@@ -279,7 +279,9 @@ class ReplicaTable:
         partition.require_leader()
         config = self.topic_config(topic)
         if config.compact and not config.delete:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{partition}: records can be deleted only if cleanup.policy has delete"
+            )
         return partition, *partition.delete_records_before(offset)
 
 

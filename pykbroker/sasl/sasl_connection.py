@@ -148,7 +148,9 @@ class SaslConnection:
             raise CloseConnection(f"the client has no principal: {error}") from None
         if self._session is not None and named != connection.session:
             self._count_refusal()
-            raise CloseConnection("its principal is another one with the renewal of its session")
+            raise CloseConnection(
+                f"its principal was {connection.session.principal}, and after the renewal it is {named.principal}"
+            )
         return named
 
     def _refuse(self, reason: str, answer: AnswerBuffers) -> Pending | None:

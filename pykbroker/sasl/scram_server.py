@@ -115,7 +115,7 @@ class ScramServer:
                 answer = self._take_final(token)
                 self._state = _State.COMPLETE
             else:
-                raise InvalidCredentials("a token that no state expects")
+                raise InvalidCredentials("the client sent a token after the end of the exchange")
         except BadMessage as error:
             raise InvalidCredentials(str(error)) from None
         return answer.encode()

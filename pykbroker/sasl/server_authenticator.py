@@ -136,14 +136,14 @@ class ServerAuthenticator:
             elif state is AuthenticationState.BAD_MECHANISM:
                 assert self._renewed is not None
                 # Apache Kafka sends no response here.
-                raise _Failed(f"re-authentication by another mechanism than {self._renewed.mechanism}")
+                raise _Failed(f"re-authentication must use the same mechanism, {self._renewed.mechanism}")
             else:
-                raise _Failed("a request behind the end of the exchange")
+                raise _Failed("it sent a request after the end of the exchange")
         except _Failed as failure:
             return SaslStep(failure.answer, failed=str(failure))
         except DecodeError:
             # The error's text is left out, because it may contain data that the client sent.
-            return SaslStep(failed="a request that cannot be decoded")
+            return SaslStep(failed="it sent a request that cannot be decoded")
         return outcome
 
     # -- before the tokens --------------------------------------------------------------------------------------------
@@ -152,11 +152,11 @@ class ServerAuthenticator:
         header, position = RequestHeader.decode(frame)
         if header.api_key == ApiKey.API_VERSIONS:
             if state is not AuthenticationState.HANDSHAKE_OR_VERSIONS:
-                raise _Failed("ApiVersions where SaslHandshake is due")
+                raise _Failed("it sent ApiVersions, and SaslHandshake was expected")
             return self._answer_versions(header, frame, position)
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             return self._take_handshake(header, frame, position)
-        raise _Failed(f"{_name_of(header)} before authentication")
+        raise _Failed(f"it sent {_name_of(header)} before authentication")
 
     def _answer_versions(
         self, header: RequestHeader, frame: Buffer, position: int
@@ -227,7 +227,7 @@ class ServerAuthenticator:
     def _token_of(self, frame: Buffer) -> tuple[RequestHeader, bytes]:
         header, position = RequestHeader.decode(frame)
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
-            raise _Failed(f"{_name_of(header)} where SaslAuthenticate is due", _illegal_state(header))
+            raise _Failed(f"it sent {_name_of(header)}, and SaslAuthenticate was expected", _illegal_state(header))
         _check_version(header)
         self._is_renewable = header.version >= 1
         request, _ = SaslAuthenticateRequest.decode(frame, position, header.version)

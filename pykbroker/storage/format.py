@@ -247,7 +247,7 @@ def bootstrap_records(disk: Disk, config: Config) -> list[TopLevel] | None:
             supported = REGISTERED.get(record.name, VersionRange(0, 0))
             if not supported.min <= record.feature_level <= supported.max:
                 raise StorageFormatError(
-                    f"bootstrap.checkpoint asks for {record.name} {record.feature_level}; "
-                    f"this release knows {supported.min}-{supported.max}"
+                    f"bootstrap.checkpoint sets {record.name} to {record.feature_level}, and this release supports "
+                    f"{supported.min} to {supported.max}"
                 )
     return records

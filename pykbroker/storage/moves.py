@@ -90,7 +90,7 @@ class Move:
         self.tries = 0
 
     def __repr__(self) -> str:
-        return f"{self.handle}: moving from {self.source.path} to {self.target.path}"
+        return f"{self.handle}: the move from {self.source.path} to {self.target.path}"
 
     @property
     def offset_lag(self) -> int:
@@ -203,7 +203,7 @@ class Moves:
             return ErrorCode.REPLICA_NOT_AVAILABLE if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.code
         move = self._moves.get(handle)
         if move is not None and move.target is not target:
-            logger.info("Partition %s: given up", move)
+            logger.info("Partition %s is given up, because another directory was chosen", move)
             self._drop(move)
             move = None
         source = directories.holding(topic, index)
@@ -230,7 +230,7 @@ class Moves:
                 log.end_replacement()
             except StorageError as error:
                 self._disk_failed(error)
-        logger.info("Partition %s", move)
+        logger.info("Partition %s begins", move)
         if found:
             self._wait(move)
         else:
@@ -267,7 +267,7 @@ class Moves:
     def directory_failed(self, log_dir: LogDir) -> None:
         """End the moves from and to this directory. A copy elsewhere stays, and the next start looks at it again."""
         for move in [move for move in self._moves.values() if log_dir in (move.source, move.target)]:
-            logger.error("Partition %s: ended, %s is offline", move, log_dir.path)
+            logger.error("Partition %s has ended, because %s is offline", move, log_dir.path)
             self._end(move)
             if move.target is log_dir and move.assigned is not None:
                 self._assignments.opened(move.handle, move.source)
@@ -301,7 +301,7 @@ class Moves:
 
     def _give_up(self, move: Move, why: object) -> None:
         self._failed += 1
-        logger.error("Partition %s: given up: %s", move, why)
+        logger.error("Partition %s is given up: %s", move, why)
         self._drop(move)
 
     def reconfigure(self) -> None:
@@ -471,7 +471,7 @@ class Moves:
         if isinstance(error, StorageError):
             self._disk_failed(error)
         elif not isinstance(error, (KafkaError, WorkerDied)):
-            logger.error("Partition %s: copying failed", move, exc_info=error)
+            logger.error("Partition %s has failed", move, exc_info=error)
         if not move.is_over:
             self._give_up(move, error)
 
@@ -490,7 +490,7 @@ class Moves:
                     copy.append_as_follower(data, now_ms=self._runtime.now_ms())
             if copy.log_end_offset != log.log_end_offset:
                 raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
+                    ErrorCode.CORRUPT_MESSAGE, f"{log.path} has no batch from offset {copy.log_end_offset} to its end"
                 )
             if log.recovery_point > copy.recovery_point or move.handle.user.promises_flush:
                 # Records that were promised to be durable stay durable. The flush runs on the loop, because nothing may

@@ -302,7 +302,7 @@ class LogRecovery:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, WorkerDied) and not self._stopped and job.is_wanted:
             logger.warning(
-                "Partition %s: its recovery is done again in this process: %s",
+                "Partition %s: its log is recovered again, in the process of the node: %s",
                 ", ".join(str(work.handle) for work in job.works),
                 error,
             )
@@ -404,12 +404,17 @@ class LogRecovery:
         if isinstance(error, OSError):
             failure = StorageError(work.log_dir.path, error)
             if failure.is_full:
-                logger.error("Partition %s: cannot be recovered while the disk is full: %s", handle, error)
+                logger.error("Partition %s: its log cannot be recovered while the disk is full: %s", handle, error)
                 self._runtime.loop.call_later(_RETRY_SECONDS, self._try_again, handle)
             else:
                 self._disk_failed(failure)
             return
-        logger.error("Partition %s: cannot be recovered, it stays offline: %s", handle, error, exc_info=error)
+        logger.error(
+            "Partition %s: its log cannot be recovered, so the partition stays offline: %s",
+            handle,
+            error,
+            exc_info=error,
+        )
         handle.take_offline()
 
     def _try_again(self, handle: LogHandle) -> None:

@@ -76,8 +76,8 @@ class DiskSpace:
             self._tell(
                 log_dir,
                 full,
-                f"the disk is full, {full.usable_bytes} bytes are left: writes are refused until there is room, "
-                "reads go on",
+                f"the disk is full, {full.usable_bytes} bytes are left. Writes are refused until there is room, and "
+                "reads are served",
             )
         full.refused += 1
         self._arm()
@@ -131,17 +131,21 @@ class DiskSpace:
             if log_dir not in self.short and usable >= full.usable_bytes + _GROWTH_BYTES:
                 del self._full[log_dir]
                 if full.was_told:
-                    logger.warning("Log directory %s: there is room again, %d bytes: writes are taken", log_dir, usable)
+                    logger.warning(
+                        "Log directory %s: there is room again, %d bytes, so writes are accepted", log_dir, usable
+                    )
             elif full.refused and self._lines.is_due(log_dir):
                 refused, full.refused = full.refused, 0
-                self._tell(log_dir, full, f"the disk is still full, {usable} bytes are left: {refused} writes refused")
+                self._tell(
+                    log_dir, full, f"the disk is still full, {usable} bytes are left, and {refused} writes were refused"
+                )
         if self._full or (owner is not None and owner.is_short_of_room):
             self._arm()
 
     def _restored(self, done: asyncio.Future[bool]) -> None:
         self._restoring = False
         if not done.cancelled() and (error := done.exception()) is not None:
-            logger.error("The reserve of the metadata log could not be made again: %s", error)
+            logger.error("The reserve of the metadata log could not be written again: %s", error)
 
     def _tell(self, log_dir: str, full: _Full, what: str) -> None:
         # The line has the number of refused writes already.

@@ -89,7 +89,11 @@ class TruncationThreads:
                 self._failed(error)
             elif error is not None and not done.cancelled():
                 # This is a bug. Files and memory may differ.
-                logger.error("Partition %s: its log could not be truncated, it stays offline", handle, exc_info=error)
+                logger.error(
+                    "Partition %s: its log could not be truncated, so the partition stays offline",
+                    handle,
+                    exc_info=error,
+                )
                 handle.take_offline()
         handle.end_truncation(log)
         then(_code(handle, error))

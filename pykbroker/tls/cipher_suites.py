@@ -33,12 +33,12 @@ def restrict(context: ssl.SSLContext, suites: tuple[str, ...], versions: tuple[s
     if newer and len(set(newer)) < len(TLS13_SUITES) and "TLSv1.3" in versions:
         missing = ", ".join(sorted(TLS13_SUITES.difference(newer)))
         raise ConfigError(
-            f"{KEY}: the suites of TLS 1.3 can be had all or not at all here: add {missing}, or take TLSv1.3 out of "
+            f"{KEY} must have all suites of TLS 1.3 or none. Add {missing}, or remove TLSv1.3 from "
             "ssl.enabled.protocols"
         )
     left = tuple(version for version in versions if (newer if version == "TLSv1.3" else older))
     if not left:
-        raise ConfigError(f"{KEY}: none of these is for {', '.join(versions)}")
+        raise ConfigError(f"{KEY} has no suite for {', '.join(versions)}")
     return left
 
 
@@ -46,7 +46,7 @@ def _use(context: ssl.SSLContext, name: str, suite: str) -> None:
     try:
         context.set_ciphers(name)
     except ssl.SSLError:
-        raise ConfigError(f"{KEY}: {suite} is not to be had from OpenSSL here") from None
+        raise ConfigError(f"{KEY}: OpenSSL does not have {suite} on this machine") from None
 
 
 def _openssl_name(suite: str) -> str:

@@ -67,7 +67,7 @@ class _Reader:
     def certificate(self) -> bytes:
         kind = self.text()
         if kind != "X.509":
-            raise JksError(f"a certificate of type {kind}")
+            raise JksError(f"it has a certificate of type {kind}, and only X.509 is served")
         return self.take(self.int())
 
 
@@ -93,7 +93,7 @@ def read_jks(data: bytes, password: str | None) -> JksStore:
         elif tag == _TRUSTED:
             trusted.append(reader.certificate())
         else:
-            raise JksError(f"an entry of kind {tag}")
+            raise JksError(f"it has an entry of the unknown kind {tag}")
     return JksStore(tuple(keys), tuple(trusted))
 
 

@@ -95,7 +95,7 @@ def settings_of(config: Config, listener: str) -> TlsSettings:
     keys = _Keys(config, listener)
     for key in ("ssl.engine.factory.class", "ssl.provider"):
         if keys.value(key):
-            raise keys.wrong(key, f"{keys.text(key)} cannot be used: TLS is OpenSSL's here")
+            raise keys.wrong(key, f"{keys.text(key)} cannot be used, because pykbroker uses OpenSSL")
     for key, allowed in SERVED_VALUES.items():
         if keys.value(key) not in allowed:
             raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(allowed))}")
@@ -147,10 +147,10 @@ def _versions(keys: _Keys) -> tuple[str, ...]:
     named = keys.list(key) or SERVED_VERSIONS
     unknown = [version for version in named if version not in (*SERVED_VERSIONS, *_GONE_VERSIONS)]
     if unknown:
-        raise keys.wrong(key, f"{', '.join(unknown)} is no version of TLS; TLSv1.2 and TLSv1.3 are served")
+        raise keys.wrong(key, f"{', '.join(unknown)} is no version of TLS. Use TLSv1.2 or TLSv1.3")
     served = tuple(version for version in SERVED_VERSIONS if version in named)
     if not served:
-        raise keys.wrong(key, f"{', '.join(named)} is not safe and not served; TLSv1.2 and TLSv1.3 are")
+        raise keys.wrong(key, f"{', '.join(named)} is not safe, so it is not served. Use TLSv1.2 or TLSv1.3")
     gone = [version for version in named if version in _GONE_VERSIONS]
     if gone:
         logger.warning(

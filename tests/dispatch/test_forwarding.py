@@ -285,12 +285,12 @@ def test_a_silent_controller_is_asked_again_after_half_of_the_time(wire: Wire, c
 
 def test_a_controller_without_envelopes_is_a_server_error(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    channel = NoController(wire, UnsupportedVersion("Envelope is not served"))
+    channel = NoController(wire, UnsupportedVersion("the peer does not serve Envelope"))
     pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
     wire.half.loop.settle()
     assert answered(pending, 7).topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert channel.count == 1
-    assert "Envelope is not served" in caplog.text
+    assert "the peer does not serve Envelope" in caplog.text
 
 
 def test_a_refused_envelope_is_a_server_error(wire: Wire, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:

@@ -120,9 +120,9 @@ def test_directories_that_apache_kafka_formatted_begin_as_it_would_begin_them() 
         "share.version=1",
         "transaction.version=2",
     ]
-    with pytest.raises(StorageFormatError, match="version 31; this release knows 7-30"):
+    with pytest.raises(StorageFormatError, match="version to 31, and this release supports 7 to 30"):
         written(metadata_version=31)
-    with pytest.raises(StorageFormatError, match=r"share\.version 2; this release knows 0-1"):
+    with pytest.raises(StorageFormatError, match=r"share\.version to 2, and this release supports 0 to 1"):
         written(metadata_version=30, share_version=2)
-    with pytest.raises(StorageFormatError, match=r"unheard\.of 1; this release knows 0-0"):
+    with pytest.raises(StorageFormatError, match=r"unheard\.of to 1, and this release supports 0 to 0"):
         written(metadata_version=30, unheard_of=1)

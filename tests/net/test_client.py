@@ -147,7 +147,7 @@ def test_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, caplo
         other = node.client.send(MetadataRequest(), 10_000)
         await asyncio.sleep(0.1)
         for _ in range(3):
-            with pytest.raises(UnsupportedVersion, match=rf"localhost:{PORT}: BrokerHeartbeat is not served"):
+            with pytest.raises(UnsupportedVersion, match=rf"localhost:{PORT}: the peer does not serve BrokerHeartbeat"):
                 await node.client.send(BrokerHeartbeatRequest(), 1_000)
         peer.release()
         return await other
@@ -165,7 +165,7 @@ def test_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, caplo
 )
 def test_no_version_fits(node: Node, peer: Peer, served: tuple[int, int], how: dict[str, int]) -> None:
     peer.ranges[METADATA] = served
-    with pytest.raises(UnsupportedVersion, match=f"Metadata is served in versions {served[0]} to {served[1]}"):
+    with pytest.raises(UnsupportedVersion, match=f"the peer serves Metadata in versions {served[0]} to {served[1]}"):
         node.ask(**how)
     assert peer.requests == []
 

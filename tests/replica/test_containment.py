@@ -25,4 +25,4 @@ def test_a_change_of_a_broker_reaches_the_partitions_behind_a_broken_one(
     monkeypatch.setattr(Partition, "brokers_changed", brokers_changed)
     world.register(2)
     assert reached == [sound]
-    assert "t-0: a change of a broker could not be taken over" in caplog.text
+    assert "t-0: a change of the brokers could not be applied" in caplog.text

@@ -157,7 +157,7 @@ def test_what_is_logged(led: Led, caplog: pytest.LogCaptureFixture) -> None:
         led.partition.shrink_isr()
     assert [record.getMessage() for record in caplog.records] == [
         "Partition t-0: the ISR is [1, 2, 3] from partition epoch 2 on",
-        "Partition t-0: the ISR is to shrink from [1, 2, 3] to [1]; the leader's log ends at 2, out of sync: "
+        "Partition t-0: asking to shrink the ISR from [1, 2, 3] to [1]. The log ends at offset 2. Out of sync: "
         "broker 2 (end offset 1), broker 3 (end offset 1)",
     ]
 

@@ -55,7 +55,7 @@ def check(name: str, target: Target) -> str:
         return "ends"
     if target.version == 0:
         raise AssertionError(f"{name}: a bare token is refused without an answer")
-    key_is_token = "where SaslAuthenticate is due" not in last.failed
+    key_is_token = "and SaslAuthenticate was expected" not in last.failed
     if key_is_token:
         response = target.response
         assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED, name

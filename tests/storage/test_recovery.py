@@ -224,7 +224,7 @@ def test_a_log_whose_worker_dies_is_recovered_here(caplog: pytest.LogCaptureFixt
     world, workers = restarted(killed())
     workers.end("large-0", WorkerDied("killed"))
     assert use(world.replicas.get("large", 0)) == 40
-    assert "large-0: its recovery is done again in this process" in caplog.text
+    assert "large-0: its log is recovered again, in the process of the node" in caplog.text
     # Its slot is free.
     assert len(workers.running) == 2
 
@@ -343,7 +343,7 @@ def test_a_bug_costs_one_partition(caplog: pytest.LogCaptureFixture) -> None:
     workers.end("tiny-0", ValueError("a bug"))
     assert told == ["tiny"]
     assert code_of(lambda: use(world.replicas.get("tiny", 0))) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert "tiny-0: cannot be recovered, it stays offline: a bug" in caplog.text
+    assert "tiny-0: its log cannot be recovered, so the partition stays offline: a bug" in caplog.text
     workers.end("large-0")
     assert use(world.replicas.get("large", 0)) == 40
 

@@ -47,7 +47,7 @@ def test_one_line_at_the_beginning_one_a_minute_one_at_the_end(caplog: pytest.Lo
     said = [record.message for record in caplog.records]
     assert len(said) == 6
     assert "the disk is full, 0 bytes are left" in said[0]
-    assert all("still full" in line and "writes refused" in line for line in said[1:])
+    assert all("still full" in line and "writes were refused" in line for line in said[1:])
     take(world, 0)
     world.loop.advance(2)
     assert "there is room again" in caplog.records[-1].message

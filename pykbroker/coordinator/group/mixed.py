@@ -32,6 +32,8 @@ from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 logger = logging.getLogger(__name__)
 
+_UNREADABLE = "Group %s: the subscription of member %s cannot be read: %s"
+
 
 class MixedStep(ConsumerStep):
     """One input to a consumer group that may have members of the classic protocol."""
@@ -139,7 +141,7 @@ class MixedStep(ConsumerStep):
         try:
             assignment = write_assignment(member.assigned.items(), self.topics, subscription)
         except DecodeError as error:
-            logger.warning("Group %s: subscription of %s: %s", group.group_id, member.member_id, error)
+            logger.warning(_UNREADABLE, group.group_id, member.member_id, error)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.result.reply(
             token,
@@ -200,7 +202,10 @@ class MixedStep(ConsumerStep):
                 answer.error_code = error.code
                 continue
             logger.info(
-                "Group %s: %s left: %s", self.group.group_id, member.member_id, leaver.reason or "no reason given"
+                "Group %s: member %s left: %s",
+                self.group.group_id,
+                member.member_id,
+                leaver.reason or "no reason given",
             )
             left[member.member_id] = member
         self.fence(list(left.values()))
@@ -221,7 +226,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0].metadata)
     except DecodeError as error:
-        logger.warning("Group %s: subscription of %s: %s", request.group_id, request.member_id, error)
+        logger.warning(_UNREADABLE, request.group_id, request.member_id, error)
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 

@@ -141,14 +141,16 @@ class MarkerQueue:
         if code in _DONE:
             self._done(job, partition)
         elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            logger.info("%r: given up, because another coordinator has taken over", job)
+            logger.info("Another coordinator has taken over, so this node no longer sends %r", job)
             self.discard(job)
         elif code in _PASSES:
             self._resting.setdefault(job, []).append(partition)
         else:
             if code not in job.told:
                 job.told.add(code)
-                logger.error("%r: refused for %s-%d, and tried again: %s", job, *partition, code.name)
+                logger.error(
+                    "%r: the marker for partition %s-%d was refused and is sent again: %s", job, *partition, code.name
+                )
             self._refused.setdefault(job, []).append(partition)
 
     def leaders_changed(self) -> None:

@@ -331,7 +331,11 @@ class TransactionService:
         # this node no longer leads it, `_completed` gives up.
         if (left_out := self._lines.take(f"completion {code.name}")) is not None:
             logger.info(
-                "%r are written, but the record that completes the transaction is not: %s%s", job, code.name, left_out
+                "The markers of %s are written, but the record that completes the transaction is not. "
+                "It is tried again: %s%s",
+                job.decided.producer,
+                code.name,
+                left_out,
             )
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
 

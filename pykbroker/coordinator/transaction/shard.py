@@ -149,7 +149,10 @@ class TransactionShard:
         """Raise UNSUPPORTED_VERSION if the cluster's records (version 0) cannot hold the state of a client of version
         2."""
         if client_version >= EPOCH_BUMP_FROM and self._transaction_version() == 0:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transaction.version is 0")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the client needs transaction.version {EPOCH_BUMP_FROM}, and that of the cluster is 0",
+            )
 
     def _find(self, producer: Producer) -> Transaction:
         found = self.transactions.get(producer.transactional_id)
@@ -178,7 +181,9 @@ class TransactionShard:
         elif present.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif expected is not None and not _may_go_on(present, *expected):
-            raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} has another producer by now")
+            raise KafkaError(
+                ErrorCode.PRODUCER_FENCED, f"another producer uses the transactional id {transactional_id!r} now"
+            )
         if present.state is ONGOING:
             # No client gets the epoch that fences the old producer. This client asks again and gets the next epoch.
             self._fence(result, transactional_id, present, new_producer_id, now_ms)
@@ -541,7 +546,8 @@ def _identity_when_complete(prepared: Transaction) -> tuple[int, int]:
 def _invalid_end(present: Transaction, producer: Producer, commit: bool) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_TXN_STATE,
-        f"{producer.transactional_id!r} is {present.state.name}: nothing to {'commit' if commit else 'abort'}",
+        f"the transaction of {producer.transactional_id!r} is in state {present.state.name}, so this request cannot "
+        f"{'commit' if commit else 'abort'} it",
     )
 
 

@@ -82,7 +82,7 @@ class AppendSteps:
         return 0
 
     def _flushed(self, code: ErrorCode) -> None:
-        self._ended(None if code == ErrorCode.NONE else KafkaError(code, "what was appended could not be flushed"))
+        self._ended(None if code == ErrorCode.NONE else KafkaError(code, "the appended records could not be flushed"))
 
     def _must_wait(self, piece: BatchPiece) -> bool:
         """Return True if the piece has to wait for something else first. Raises KafkaError."""
@@ -117,4 +117,4 @@ class AppendSteps:
 
 
 def _not_ready(code: ErrorCode) -> KafkaError:
-    return KafkaError(code, "the log could not be made ready for what was fetched")
+    return KafkaError(code, "the log could not be prepared for the fetched records")

@@ -334,7 +334,9 @@ class Fetcher:
             return self._fenced(fetch)
         level = _level_of(code, fetch)
         name = error_name(code)
-        logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, name, fetch.fetch_offset)
+        logger.log(
+            level, "Partition %s: the leader answered %s to the fetch at offset %d", fetch, name, fetch.fetch_offset
+        )
         if code in _NOT_YET:
             self._delay(fetch, now, _FIRST_PAUSE_SECONDS * 2 ** min(fetch.not_yet, 20))
             fetch.not_yet += 1
@@ -419,7 +421,7 @@ class Fetcher:
             return has_moved
         if expects_progress and not has_moved:
             logger.warning(
-                "Partition %s: the leader's answer at offset %d brought no progress", fetch, fetch.fetch_offset
+                "Partition %s: the fetch at offset %d changed nothing, so the next one waits", fetch, fetch.fetch_offset
             )
             self._delay(fetch, now)
         else:
@@ -452,7 +454,9 @@ class Fetcher:
 
     def _fenced(self, fetch: PartitionFetch) -> Fail:
         self.remove(fetch)
-        reason = f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so"
+        reason = (
+            f"leader epoch {fetch.leader_epoch} is over, and the metadata of this node does not have the new one yet"
+        )
         return Fail(fetch, reason, is_expected=True)
 
     # -- where a partition stands -------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class FetcherRunner:
             return
         sent = self.end_point.send(request)
         if sent is None:
-            self._unanswered("the metadata has no address of it")
+            self._unanswered("the metadata has no address of that broker")
             self._sleep()
         else:
             sent.add_done_callback(self._answered)

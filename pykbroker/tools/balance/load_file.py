@@ -63,7 +63,7 @@ def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
             said = f"has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"line {number} of the loads: {said}") from None
         if place in found:
-            raise ValueError(f"line {number} of the loads: {place[0]}-{place[1]} stands there twice")
+            raise ValueError(f"line {number} of the loads: {place[0]}-{place[1]} has a line before this one")
         found[place] = rates
     if not found:
         raise ValueError("the loads have no partition")

@@ -38,7 +38,7 @@ def too_slow(moves: Iterable[PlannedMove], most_at_once: int, throttle: int) -> 
     if broker is None or needed[broker] < throttle:
         return None
     return (
-        f"a throttle of {throttle:,} bytes/s is not above what comes to the partitions that broker {broker} copies at "
-        f"once, {needed[broker]:,.0f} bytes/s: while that lasts, they do not catch up. Allow a higher rate, or fewer "
+        f"a throttle of {throttle:,} bytes/s is too low: the partitions that broker {broker} copies at once get "
+        f"{needed[broker]:,.0f} bytes/s from producers, so the copies cannot catch up. Allow a higher rate, or fewer "
         "moves per broker"
     )

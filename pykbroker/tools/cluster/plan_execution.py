@@ -109,22 +109,26 @@ class PlanExecution:
         names = {name for name, _ in self._moves}
         self._addresses = [node.address for node in cluster.nodes()]
         if cluster.id != self._plan.cluster_id:
-            raise ValueError(f"the plan is of the cluster {self._plan.cluster_id}, and this one is {cluster.id}")
+            raise ValueError(f"the plan is for cluster {self._plan.cluster_id}, and this is cluster {cluster.id}")
         seen = self._seen(cluster)
         if changed := changes_since(self._moves, seen):
             raise ValueError(f"the cluster has changed since the plan: {_listed(changed)}. Plan again")
         others = sorted(set(reassignments.ongoing(cluster)) - set(self._moves))
         if others:
             raise ValueError(
-                f"{len(others)} partitions move that the plan does not name, {others[0][0]}-{others[0][1]} first: "
-                "wait for them, or call them back with `balance cancel` or `reassign cancel`"
+                f"{len(others)} partitions move that the plan does not name, such as {others[0][0]}-{others[0][1]}. "
+                "Wait for them, or call them back with `balance cancel` or `reassign cancel`"
             )
         if foreign := run_marks.foreign(cluster, names):
-            raise ValueError(f"topic {foreign[0]} has throttled replicas of another: wait for it, or take them away")
+            raise ValueError(
+                f"another tool has throttled replicas of topic {foreign[0]}. Wait for that tool, or remove its throttle"
+            )
         earlier = run_marks.found(cluster)
         if not earlier.has_rate and (rates := run_marks.rates(cluster)) and self._marks.has_rate:
             key, value = next(iter(rates.items()))
-            raise ValueError(f"the cluster has a throttle of its own, {key}={value}: run without a throttle, it holds")
+            raise ValueError(
+                f"the cluster has a throttle already, {key}={value}. Run without a throttle, and that one applies"
+            )
         if earlier.topics:
             what = "its throttle: it is" if earlier.has_rate else "its marks: they are"
             self._tell(f"a run that was killed left {what} taken away")
@@ -220,7 +224,7 @@ class PlanExecution:
         self._missed += 1
         if found.ending or self._missed >= _MISSED:
             self._marks.topics.clear()
-            raise RunStopped("another command has ended this run: `balance cancel`, or a `watch` that thought it dead")
+            raise RunStopped("another command has ended this run: `balance cancel`, or a `watch` that took it for dead")
         return False
 
     # -- directories --------------------------------------------------------------------------------------------------

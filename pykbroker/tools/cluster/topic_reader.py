@@ -174,8 +174,8 @@ class TopicReader:
         most = max(extent.end for extent in extents.values())
         if first.kind is BoundKind.OFFSET and first.value > most:
             raise AskFailed(
-                f"offset {first.value} is behind the end of every partition: the greatest is {most}; a time in "
-                f"milliseconds is written @{first.value}",
+                f"offset {first.value} is after the end of every partition, and the greatest end is {most}. "
+                f"Write a time in milliseconds as @{first.value}",
                 "org.apache.kafka.common.errors.OffsetOutOfRangeException",
             )
 

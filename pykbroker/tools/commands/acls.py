@@ -259,7 +259,7 @@ def remove(client: ClientOptions, out: Output, wanted: list[AclFilter], is_named
     with client.cluster() as cluster:
         rows = _rows(acls.delete(cluster, wanted))
     if not rows and not out.is_json:
-        raise click.ClickException("No rule is like that: `pykbroker acls list` names those that there are")
+        raise click.ClickException("No rule matches: `pykbroker acls list` names those that there are")
     out.rows(AclRow, rows)
 
 

@@ -356,7 +356,8 @@ def _healed(client: ClientOptions, out: Output, gone: Sequence[int], how: RunOpt
         click.echo(f"not met: {each.goal}: {each.subject} {each.text}", err=True)
     if not made.plan.partitions:
         click.echo(
-            f"no replica of broker {names} can be moved: it is not tried again until the broker was back", err=True
+            f"no replica of broker {names} can be moved. This is tried again only after the broker has come back",
+            err=True,
         )
         return list(gone)
     _print_result(out, _carried_out(client, read_plan(text), how))

@@ -227,7 +227,7 @@ def _write_secrets(path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(fresh)
         raise ConfigError(
-            f"{path} would have passwords, and it is another user's with mode {mode:04o}: let the user "
+            f"{path} would have passwords, but another user owns it, with mode {mode:04o}. Let the user "
             f"{os.geteuid()} own it, or write to its folder ({error.strerror})"
         ) from None
 

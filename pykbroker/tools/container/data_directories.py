@@ -80,6 +80,6 @@ def another_cluster(reason: str, cluster_id: str) -> str:
     """Return the remedy for directories that were formatted for another node or cluster. `reason` names file and
     ids."""
     return (
-        f"{reason}. The volume is another cluster's or another node's: mount the right one, or set CLUSTER_ID "
-        f"(here {cluster_id}) and KAFKA_NODE_ID to what it says, or empty it to begin anew"
+        f"{reason}. The volume belongs to another cluster or node. Mount the right one, or set CLUSTER_ID "
+        f"(here {cluster_id}) and KAFKA_NODE_ID to its values, or empty it for a new start"
     )

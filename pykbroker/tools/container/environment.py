@@ -193,8 +193,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 def protection_line(variables: tuple[str, ...]) -> str:
     """Return the line that stops the start. It names variables and never their values, which may be passwords."""
     return (
-        f"{', '.join(variables)}: protection is not to be had in this way. Take "
-        f"{'it' if len(variables) == 1 else 'them'} away; docker/README.md says which variables do"
+        f"{', '.join(variables)}: this image gets no protection in this way. Remove "
+        f"{'the variable' if len(variables) == 1 else 'these variables'}. docker/README.md names those that work"
     )
 
 

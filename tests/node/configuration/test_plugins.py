@@ -189,7 +189,7 @@ def test_clients_without_a_principal_are_not_served(caplog: pytest.LogCaptureFix
             assert log_in(wire, "turns") == ErrorCode.NONE
             with pytest.raises(Closed):
                 log_in(wire, "turns")
-        assert [line for line in caplog.messages if "another one with the renewal" in line]
+        assert [line for line in caplog.messages if "and after the renewal it is" in line]
     assert "secret" not in caplog.text
 
 

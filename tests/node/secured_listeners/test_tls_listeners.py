@@ -309,9 +309,9 @@ REFUSED = [
         },
         "needs a trust store",
     ),
-    ({**node_properties(), "ssl.enabled.protocols": "TLSv1.1,TLSv1"}, "not safe and not served"),
+    ({**node_properties(), "ssl.enabled.protocols": "TLSv1.1,TLSv1"}, "is not safe, so it is not served"),
     ({**node_properties(), "ssl.enabled.protocols": "TLSv1.4"}, "no version of TLS"),
-    ({**node_properties(), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "all or not at all"),
+    ({**node_properties(), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "all suites of TLS 1.3 or none"),
     ({**node_properties(), "ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA256"}, "is not served"),
     (
         {
@@ -319,7 +319,7 @@ REFUSED = [
             "ssl.enabled.protocols": "TLSv1.3",
             "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
         },
-        "none of these is for TLSv1.3",
+        "has no suite for TLSv1.3",
     ),
     ({**node_properties(), "ssl.principal.mapping.rules": "RULE:a"}, "does not begin with a rule"),
 ]

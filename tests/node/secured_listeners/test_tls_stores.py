@@ -526,7 +526,7 @@ def test_the_end_of_a_certificate_is_told_each_day(
             assert next(line for line in lines if "certificate of CN=Short" in line).startswith(
                 "Listener SSL: the trusted certificate of CN=Short ends in "
             )
-            assert "trusted certificate of CN=Short has ended: what it has issued is refused" in lines[-1]
+            assert "trusted certificate of CN=Short has ended: the certificates that it has issued" in lines[-1]
             assert metrics.snapshot()[TRUSTED_METRIC + "SSL"] < 0
             stores.close()
             assert await days(5) == []

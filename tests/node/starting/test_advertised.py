@@ -62,7 +62,7 @@ def test_a_machine_without_a_name_advertises_localhost_to_clients() -> None:
     assert [str(point) for point in done.broker] == ["PLAINTEXT://localhost:9092"]
     assert done.warning == (
         "The listener PLAINTEXT has no host, and the name of this machine cannot be resolved (m: Name or service not "
-        "known): clients are told to connect to localhost, which only those on this machine can. Set "
+        "known). Clients get the address localhost, which only clients on this machine can use. Set "
         "advertised.listeners"
     )
 

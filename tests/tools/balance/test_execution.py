@@ -176,7 +176,7 @@ def test_files_of_loads() -> None:
         ('{"topic": "t", "partition": 0}', "line 1 of the loads: has no 'bytes_in'"),
         ('{"topic": "t", "partition": 0, "bytes_in": -1}', "bytes_in is no number from 0 on"),
         ('{"topic": "t", "partition": 0, "bytes_in": NaN}', "bytes_in is no number from 0 on"),
-        (text + text, "line 3 of the loads: t-0 stands there twice"),
+        (text + text, "line 3 of the loads: t-0 has a line before this one"),
         ("[", "line 1 of the loads"),
         ("", "the loads have no partition"),
     ):

@@ -17,7 +17,7 @@ def test_a_throttle_below_what_comes_in_is_told() -> None:
     moves = [PlannedMove((1, 2), (3, 2), 30.0), PlannedMove((1, 2), (3, 2), 20.0)]
     said = too_slow(moves, 5, 50)
     assert said is not None
-    assert "50 bytes/s is not above what comes to the partitions that broker 1 copies at once, 50 bytes/s" in said
+    assert "50 bytes/s is too low: the partitions that broker 1 copies at once get 50 bytes/s" in said
     assert too_slow(moves, 5, 51) is None
     assert too_slow(moves, 1, 31) is None
     assert too_slow([], 5, 1) is None

@@ -154,7 +154,7 @@ def test_a_run_that_is_terminated_calls_back_what_is_under_way(
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
     assert "called back: the run was interrupted: " in said
-    assert "a throttle of 1,000 bytes/s is not above what comes to the partitions that broker 1 copies at once" in said
+    assert "a throttle of 1,000 bytes/s is too low: the partitions that broker 1 copies at once" in said
     assert moving(cluster) == 0
     until(lambda: replicas(cluster, topic) == [[1, 2]] * PARTITIONS)
 
@@ -218,7 +218,7 @@ def test_a_run_without_a_throttle_leaves_that_of_the_operator(
         run_marks.set_rates(asked, 10**9, None)
         until(lambda: len(run_marks.rates(asked)) == 2)
         assert main(["balance", "run", plan, "--throttle", "1000000", *at]) == 1
-        assert "run without a throttle, it holds" in capsys.readouterr().err
+        assert "Run without a throttle, and that one applies" in capsys.readouterr().err
         assert main(["balance", "run", plan, *at]) == 0
         # A killed run of that kind has not set it either.
         run_marks.put(asked, run_marks.RunMarks(), [topic])
@@ -243,7 +243,7 @@ def test_plans_that_are_refused(
 ) -> None:
     at = ["-b", cluster.bootstrap_servers]
     for words, said in (
-        ({"cluster_id": "other"}, "the plan is of the cluster other, and this one is "),
+        ({"cluster_id": "other"}, "the plan is for cluster other, and this is cluster "),
         ({"coverage": 0.9}, "the plan knows the load of 90.0% of the partitions, and 95% are needed"),
         ({"coverage": None}, "the plan knows the load of an unknown share of the partitions"),
         ({"cluster_id": None}, "only a file of `pykbroker balance plan` can be run"),

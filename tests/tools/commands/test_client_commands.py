@@ -61,7 +61,7 @@ def test_a_broker_that_advertises_another_address(closed: str, capsys: pytest.Ca
     with Broker({"advertised.listeners": f"PLAINTEXT://{closed}"}, port=port):
         assert main(["groups", "list", "-b", f"localhost:{port}", "-X", "default.api.timeout.ms=300"]) == 1
     assert capsys.readouterr().err == (
-        f"pykbroker: {closed} cannot be reached: Connection refused. A broker has told this address: see its "
+        f"pykbroker: {closed} cannot be reached: Connection refused. A broker gave this address: see its "
         "advertised.listeners\n"
     )
 

@@ -83,7 +83,7 @@ def test_launch_formats_starts_and_stops_in_order(tmp_path: Path) -> None:
     wrong = run("in-container", "launch", *options(tmp_path), env={**env, "CLUSTER_ID": "5L6g3nShT-eMCtK--X86sw"})
     assert wrong.returncode == 1
     (line,) = wrong.stderr.splitlines()
-    assert f"Expected 5L6g3nShT-eMCtK--X86sw, but read {CLUSTER_ID}. The volume is another cluster's" in line
+    assert f"Expected 5L6g3nShT-eMCtK--X86sw, but read {CLUSTER_ID}. The volume belongs to another cluster" in line
     other = run("in-container", "launch", *options(tmp_path), env={**env, "KAFKA_NODE_ID": "2"})
     assert other.returncode == 1
     assert "Stored node id 1 doesn't match previous node id 2" in other.stderr
@@ -125,7 +125,7 @@ def test_a_cluster_id_is_wanted_where_roles_are_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"KAFKA_TLS_TYPE": "JKS"}, "KAFKA_TLS_TYPE: protection is not to be had in this way"),
+        ({"KAFKA_TLS_TYPE": "JKS"}, "KAFKA_TLS_TYPE: this image gets no protection in this way"),
         ({"KAFKA_NUM_PARTITIONS": "many"}, "Invalid value many for configuration num.partitions"),
         ({"KAFKA_LOG_DIRS": "/proc/data"}, "/proc"),
     ],
@@ -183,7 +183,7 @@ def test_passwords_are_in_no_file_that_others_read(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "replace", refuse)
     file.write_text("old=text")
     file.chmod(0o664)
-    with pytest.raises(click.ClickException, match="would have passwords, and it is another user's with mode 0664"):
+    with pytest.raises(click.ClickException, match="would have passwords, but another user owns it, with mode 0664"):
         configured()
     assert file.read_text() == "old=text"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]

@@ -140,7 +140,7 @@ def test_protection_in_a_way_that_is_not_served(variable: str, text: str) -> Non
     found = read_environment({variable: text, "KAFKA_NODE_ID": "1"})
     assert found.protection == (variable,)
     line = protection_line(found.protection)
-    assert line.startswith(f"{variable}: protection is not to be had in this way")
+    assert line.startswith(f"{variable}: this image gets no protection in this way")
     assert text not in line.removeprefix(variable)
     assert found.properties == {"node.id": "1"}
     assert read_environment({variable: " "}).protection == ()

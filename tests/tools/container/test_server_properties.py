@@ -175,7 +175,7 @@ def test_a_listener_without_a_host_is_advertised_under_the_name_of_the_container
 
 
 def test_protection_stops_with_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^KAFKA_TLS_TYPE: protection is not to be had in this way"):
+    with pytest.raises(ConfigError, match=r"^KAFKA_TLS_TYPE: this image gets no protection in this way"):
         compose({"KAFKA_TLS_TYPE": "JKS"})
     # As in Apache Kafka, the map has no CONTROLLER by itself with such a listener.
     with pytest.raises(ConfigError, match="No security protocol defined for listener CONTROLLER"):

@@ -288,7 +288,7 @@ class ClassicGroup:
         for member in self.members.values():
             if member.awaiting_join is not None:
                 logger.info(
-                    "Group %s: leader %s did not rejoin in time, %s takes over",
+                    "Group %s: leader %s did not rejoin in time, so member %s is the leader now",
                     self.group_id,
                     self.leader,
                     member.member_id,
@@ -336,7 +336,11 @@ class ClassicGroup:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             if owner != member_id:
                 logger.info(
-                    "Group %s: member %s of instance %s is fenced by %s", self.group_id, member_id, instance_id, owner
+                    "Group %s: member %s is fenced, because its instance id %s belongs to member %s now",
+                    self.group_id,
+                    member_id,
+                    instance_id,
+                    owner,
                 )
                 raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self.members:

@@ -195,7 +195,11 @@ class ClassicStep:
         old = group.members[group.static_members[instance_id]]
         old_leader = group.leader
         logger.info(
-            "Group %s: instance %s returns, %s replaces %s", group.group_id, instance_id, new_member_id, old.member_id
+            "Group %s: the member with instance id %s has joined again, and member id %s replaces %s",
+            group.group_id,
+            instance_id,
+            new_member_id,
+            old.member_id,
         )
         self._rebalance.answer_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         self._rebalance.answer_sync(old, ErrorCode.FENCED_INSTANCE_ID)
@@ -320,7 +324,7 @@ class ClassicStep:
                 continue
             left.append(member_id)
             self._rebalance.drop(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-            logger.info("Group %s: %s left: %s", group.group_id, member_id, leaver.reason or "no reason given")
+            logger.info("Group %s: member %s left: %s", group.group_id, member_id, leaver.reason or "no reason given")
         self.result.reply(token, LeaveGroupResponse(members=answers))
         if left:
             if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):

@@ -76,7 +76,7 @@ class Rebalance:
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
         group.move_to(ClassicGroupState.PREPARING_REBALANCE, self.now_ms)
-        self._say("Group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        self._say("Group %s: a rebalance begins after generation %d: %s", group.group_id, group.generation, reason)
         if group.previous_state is not ClassicGroupState.EMPTY and group.all_joined:
             return self.complete_join()
         self._expect_joins()
@@ -137,16 +137,18 @@ class Rebalance:
         self.result.cancel_timer(join_timer(group_id))
         for member in group.not_rejoined():
             if not member.is_static:
-                logger.info("Group %s: member %s did not rejoin in time", group_id, member.member_id)
+                logger.info("Group %s: member %s did not rejoin in time and is removed", group_id, member.member_id)
                 self._forget(member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and all of them are away. Wait until they return or their sessions end.
-            logger.warning("Group %s: no member rejoined in time", group_id)
+            logger.warning(
+                "Group %s: no member rejoined in time, so the rebalance waits for the static members", group_id
+            )
             self.result.set_timer(join_timer(group_id), group.rebalance_timeout_ms)
             return False
         group.next_generation(self.now_ms)
         if group.state is ClassicGroupState.EMPTY:
-            logger.info("Group %s: generation %d is empty", group_id, group.generation)
+            logger.info("Group %s: generation %d has no members", group_id, group.generation)
             self.result.records.append(group_record(group, {}))
             return True
         self._say("Group %s: generation %d has %d members", group_id, group.generation, len(group.members))
@@ -178,7 +180,7 @@ class Rebalance:
         group = self.group
         if member_id in group.pending_join:
             logger.info(
-                "Group %s: nobody has joined in time with the member id %s that was given out",
+                "Group %s: no client has joined in time with the member id %s, so the id is no longer valid",
                 group.group_id,
                 member_id,
             )
@@ -189,7 +191,7 @@ class Rebalance:
         member = group.members.get(member_id)
         if member is None or member.excused_from_heartbeat:
             return
-        logger.info("Group %s: no heartbeat from member %s in time", group.group_id, member_id)
+        logger.info("Group %s: member %s sent no heartbeat in time and is removed", group.group_id, member_id)
         self.drop(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self.prepare(f"{member_id} is gone")

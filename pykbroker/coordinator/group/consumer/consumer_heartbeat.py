@@ -217,7 +217,7 @@ class ConsumerStep:
             )
         self.result.tell(
             logger,
-            "Group %s: instance %s returns, %s replaces %s",
+            "Group %s: the member with instance id %s has joined again, and member id %s replaces %s",
             group.group_id,
             instance_id,
             member_id,
@@ -243,7 +243,7 @@ class ConsumerStep:
     def check_fenced(self, existing: ConsumerMember, member_id: str, instance_id: str) -> None:
         if existing.member_id != member_id:
             logger.info(
-                "Group %s: member %s of instance %s is fenced by %s",
+                "Group %s: member %s is fenced, because its instance id %s belongs to member %s now",
                 self.group.group_id,
                 member_id,
                 instance_id,
@@ -281,7 +281,13 @@ class ConsumerStep:
 
     def _write_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
-        self.result.tell(logger, "Group %s: epoch %d, metadata hash %d", self.group.group_id, epoch, metadata_hash)
+        self.result.tell(
+            logger,
+            "Group %s: the group epoch is %d now, with metadata hash %d",
+            self.group.group_id,
+            epoch,
+            metadata_hash,
+        )
 
     def update_target(
         self, epoch: int, member: ConsumerMember, updated: ConsumerMember
@@ -292,7 +298,9 @@ class ConsumerStep:
             return group.target_epoch, group.target_of(updated.member_id, updated.instance_id)
         name = group.subscriptions.preferred_assignor(self.settings.consumer_assignors[0], member, updated)
         records, target = compute_target(group, epoch, updated, ASSIGNORS[name], self.topics, self.now_ms)
-        self.result.tell(logger, "Group %s: target assignment of epoch %d by assignor %s", group.group_id, epoch, name)
+        self.result.tell(
+            logger, "Group %s: the target assignment of epoch %d was made by assignor %s", group.group_id, epoch, name
+        )
         self.result.records += records
         return epoch, target
 
@@ -337,7 +345,11 @@ class ConsumerStep:
             member = self.check_static(group.static_member(instance_id), request.member_id, instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
                 self.result.tell(
-                    logger, "Group %s: %s of instance %s is away", group.group_id, member.member_id, instance_id
+                    logger,
+                    "Group %s: member %s with instance id %s has left and may come back",
+                    group.group_id,
+                    member.member_id,
+                    instance_id,
                 )
                 away = member._replace(
                     epoch=LEAVE_STATIC_EPOCH,
@@ -417,7 +429,7 @@ class ConsumerStep:
         if member is None or (kind == "rebalance" and member.epoch != event):
             return
         self.result.tell(
-            logger, "Group %s: member %s is out: %s", self.group.group_id, member.member_id, _REASONS[kind]
+            logger, "Group %s: member %s is removed, because %s", self.group.group_id, member.member_id, _REASONS[kind]
         )
         self.group.rejoin_timers.discard(member.member_id)
         self.fence([member])
@@ -444,7 +456,7 @@ class ConsumerStep:
 
 
 _REASONS: Final = {
-    "session": "no heartbeat in time",
+    "session": "it sent no heartbeat in time",
     "rebalance": "it did not revoke its partitions in time",
     "rejoin": "it did not rejoin in time",
     "resync": "it did not sync in time",

@@ -244,7 +244,7 @@ def _assigned(group_id: str, topics: list[TopicPartitions], epoch: int) -> Assig
             continue
         if epochs is not None:
             logger.error(
-                "Group %s: %d epochs for %d partitions of topic %s",
+                "Group %s: a stored assignment has %d epochs for %d partitions of topic %s, so its epochs are not used",
                 group_id,
                 len(epochs),
                 len(topic.partitions),
