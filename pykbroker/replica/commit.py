@@ -3,7 +3,7 @@
 Responsible for the offset up to which readers may read while records owe a flush. It also calls back when a flush or a
 commit has reached an offset, or never will. Not responsible for the replica set (leader.py), for flushing
 (storage/flush_rounds.py), nor for the log's high watermark, which partition.py moves as far as this part and the leader
-allow.
+allow. Not responsible for fetches, which wait for bytes and not for an offset (parked.py).
 
 flush.messages is a promise about records that are acknowledged and read. The append that reaches this number of records
 owes a flush, and so does each later append until that flush is done. `owed_from` is the first offset of these appends.

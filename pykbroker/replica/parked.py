@@ -1,7 +1,9 @@
 """Fetches that wait for bytes, for an error, or for their deadline (Kafka's DelayedFetch), without polling.
 
 The `Isolation` of a fetch decides which bytes it waits for: an append counts for a follower at once, and for a consumer
-when it is committed. Not responsible for reading: this module calls `read` again when there may be enough bytes.
+when it is committed. Not responsible for reading: this module calls `read` again when there may be enough bytes. Not
+responsible for acknowledgements, which wait in commit.py. An acknowledgement waits for one offset of one partition and
+is given within the append that reaches it. A fetch waits for bytes of many partitions and is woken once in a turn.
 """
 
 from __future__ import annotations
