@@ -38,8 +38,10 @@ class Said:
 class CommandLine:
     """`line("topics", "list")` runs `pykbroker topics list -b BOOTSTRAP`."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, option: str = "-b") -> None:
+        """`option` takes the addresses."""
         self.bootstrap = bootstrap
+        self.option = option
 
     def __call__(self, *words: str, stdin: str = "") -> Said:
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
@@ -47,7 +49,7 @@ class CommandLine:
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = main([*words, "-b", self.bootstrap])
+                status = main([*words, self.option, self.bootstrap])
             out.flush()
         finally:
             sys.stdin = before

@@ -54,10 +54,10 @@ def test_the_quorum(line: CommandLine) -> None:
 def test_controllers_are_asked_themselves(line: CommandLine) -> None:
     (controller,) = line.json("cluster", "controllers")
     address = controller["endpoints"][0].partition("://")[2]
-    at = ("--bootstrap-controller", address)
-    assert line.json("cluster", "id", *at) == line.json("cluster", "id")
-    assert line.json("cluster", "controllers", *at) == [controller]
-    assert line.json("quorum", "describe", *at)["leader"] == 1
+    at_controller = CommandLine(address, "--bootstrap-controller")
+    assert at_controller.json("cluster", "id") == line.json("cluster", "id")
+    assert at_controller.json("cluster", "controllers") == [controller]
+    assert at_controller.json("quorum", "describe")["leader"] == 1
 
 
 def test_what_is_refused_is_one_line(line: CommandLine) -> None:
