@@ -123,7 +123,7 @@ def test_apache_kafkas_controller_listener_negotiates_and_answers(
         assert isinstance(quorum, DescribeQuorumResponse)
         assert isinstance(metadata, UnsupportedVersion)
         assert isinstance(cluster, DescribeClusterResponse)
-        assert "Metadata is not served" in str(metadata)
+        assert "the peer does not serve Metadata" in str(metadata)
         partition = quorum.topics[0].partitions[0]
         assert partition.leader_id == 1
         fetch = rpc.fetch_request(
