@@ -6,7 +6,7 @@ hanging transactions, which are open in a partition and unknown to their coordin
 
 from __future__ import annotations
 
-from pykbroker.coordinator.group.java import hash_map_order
+from pykbroker.coordinator.java import hash_map_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers

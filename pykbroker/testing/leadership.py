@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 
-from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.java import partition_for
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.testing.arrangement import Arranged

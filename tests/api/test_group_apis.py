@@ -28,8 +28,8 @@ from pykbroker.api import (
 )
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import load
-from pykbroker.coordinator.group.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
+from pykbroker.coordinator.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.dispatch.context import RequestContext
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage

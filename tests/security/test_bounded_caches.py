@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykbroker.coordinator.group import java
+from pykbroker.coordinator import java
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.security.standard_authorizer import MAX_DECISIONS, StandardAuthorizer
 from tests.security.askers import AskingClient

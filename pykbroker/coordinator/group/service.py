@@ -18,11 +18,11 @@ from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.configs import GroupConfigs
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
 from pykbroker.coordinator.group.consumer.consumer_member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
-from pykbroker.coordinator.group.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.group.transactional import TransactionalOffsets, refused
+from pykbroker.coordinator.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import Verifier

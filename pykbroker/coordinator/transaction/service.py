@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.java import partition_for
 from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records

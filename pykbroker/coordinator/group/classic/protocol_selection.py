@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from pykbroker.coordinator.group.classic.classic_member import Member
-from pykbroker.coordinator.group.java import hash_map_order, java_hash
+from pykbroker.coordinator.java import hash_map_order, java_hash
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
 

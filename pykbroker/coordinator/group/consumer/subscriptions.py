@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pykbroker.coordinator.group.consumer.consumer_member import ConsumerMember, ResolvedRegex
-from pykbroker.coordinator.group.java import hash_map_order, java_hash
+from pykbroker.coordinator.java import hash_map_order, java_hash
 
 #: topic -> the number of members that subscribe to it by name, and the number of regular expressions that match it
 SubscriberCounts = dict[str, tuple[int, int]]

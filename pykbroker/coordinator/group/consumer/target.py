@@ -13,8 +13,8 @@ from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from pykbroker.coordinator.group.consumer.consumer_member import NO_TARGET, ConsumerMember, TargetAssignment
 from pykbroker.coordinator.group.consumer.consumer_records import target_epoch_record, target_record
 from pykbroker.coordinator.group.consumer.reconcile import subscribed_topics
-from pykbroker.coordinator.group.java import hash_map_order, java_hash
 from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.java import hash_map_order, java_hash
 from pykbroker.coordinator.result import CoordinatorRecord
 
 

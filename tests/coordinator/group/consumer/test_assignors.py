@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.coordinator.group.consumer.assign import ASSIGNORS, Assignment, Subscriber, range_, uniform
-from pykbroker.coordinator.group.java import collection_buckets, uuid_hash, uuid_order
+from pykbroker.coordinator.java import collection_buckets, uuid_hash, uuid_order
 
 
 class Topics:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pykbroker.coordinator.group.consumer.assign.subscriber import Assignment, Subscriber, still_there
-from pykbroker.coordinator.group.java import uuid_order
+from pykbroker.coordinator.java import uuid_order
 
 ROUNDS: Final = 16
 

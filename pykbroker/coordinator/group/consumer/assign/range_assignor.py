@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pykbroker.coordinator.group.consumer.assign.subscriber import Assignment, Subscriber, Topics, partition_counts
-from pykbroker.coordinator.group.java import java_order
+from pykbroker.coordinator.java import java_order
 
 
 def range_(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = False) -> Assignment:

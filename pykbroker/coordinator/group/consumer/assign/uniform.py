@@ -17,7 +17,7 @@ from pykbroker.coordinator.group.consumer.assign.subscriber import (
     partition_counts,
     still_there,
 )
-from pykbroker.coordinator.group.java import collection_buckets, hash_map_order, java_hash, uuid_hash
+from pykbroker.coordinator.java import collection_buckets, hash_map_order, java_hash, uuid_hash
 
 
 def uniform(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = False) -> Assignment:
