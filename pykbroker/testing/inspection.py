@@ -8,11 +8,12 @@ Not responsible for the answers of nodes (api/).
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
@@ -23,6 +24,7 @@ from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.list_transactions import ListTransactionsRequest
@@ -50,8 +52,9 @@ _TRY_AGAIN = frozenset(
 )
 #: The type in the key of a control record of an aborted transaction.
 _ABORT = 0
+#: Types of keys in FindCoordinator.
+_GROUP, _TRANSACTION = 0, 1
 NamedIndex = tuple[str, int]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,22 +226,21 @@ class Inspected(ABC):
 
     def groups(self) -> list[InspectedGroup]:
         """Return all groups, sorted by their ids."""
-        return [self._describe(*found) for _, found in sorted(self._listed().items())]
+        return [self._describe(group_id, kind) for group_id, kind in sorted(self._group_types().items())]
 
     def group(self, group_id: str) -> InspectedGroup:
         """Return one group. Raises LookupError if there is no such group."""
-        found = self._listed().get(group_id)
-        if found is None:
+        kind = self._group_types().get(group_id)
+        if kind is None:
             raise LookupError(f"there is no group {group_id}")
-        return self._describe(*found)
+        return self._describe(group_id, kind)
 
     def committed_offsets(self, group_id: str) -> dict[NamedIndex, InspectedOffset]:
         """Return the offsets that a group has committed, by topic and partition; none for an unknown group."""
-        listed = self._listed().get(group_id)
-        if listed is None:
+        if group_id not in self._group_types():
             return {}
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-        (group,) = self._patiently(listed[0], request, lambda answer: answer.groups[0].error_code).groups
+        group = self._of_coordinator(_GROUP, group_id, request, lambda answer: answer.groups[0])
         names = {topic.id: topic.name for topic in self._known_topics().values()}
         return {
             # Versions before 10 have names, and no ids.
@@ -259,12 +261,9 @@ class Inspected(ABC):
 
     def transactions(self) -> list[InspectedTransaction]:
         """Return all transactional ids, sorted."""
-        found = {}
-        for node in self._asked_nodes():
-            answer = self._patiently(node, ListTransactionsRequest(duration_filter=-1), _whole)
-            for one in answer.transaction_states:
-                found[one.transactional_id] = node
-        return [self._transaction(node, transactional_id) for transactional_id, node in sorted(found.items())]
+        answers = self._of_every_node(ListTransactionsRequest(duration_filter=-1))
+        found = {one.transactional_id for answer in answers for one in answer.transaction_states}
+        return [self._transaction(transactional_id) for transactional_id in sorted(found)]
 
     def transaction(self, transactional_id: str) -> InspectedTransaction:
         """Return one transactional id. Raises LookupError if there is no such id."""
@@ -363,18 +362,15 @@ class Inspected(ABC):
                             tuple(record.headers),
                         )
 
-    def _listed(self) -> dict[str, tuple[int, str, str]]:
-        """Return group id -> its coordinator, its id and its type."""
-        found = {}
-        for node in self._asked_nodes():
-            for group in self._patiently(node, ListGroupsRequest(), _whole).groups:
-                found[group.group_id] = (node, group.group_id, group.group_type)
-        return found
+    def _group_types(self) -> dict[str, str]:
+        """Return group id -> type of the group."""
+        answers = self._of_every_node(ListGroupsRequest())
+        return {group.group_id: group.group_type for answer in answers for group in answer.groups}
 
-    def _describe(self, node: int, group_id: str, kind: str) -> InspectedGroup:
+    def _describe(self, group_id: str, kind: str) -> InspectedGroup:
         if kind.lower() == "consumer":
-            request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-            (group,) = self._patiently(node, request, lambda answer: answer.groups[0].error_code).groups
+            described = ConsumerGroupDescribeRequest(group_ids=[group_id])
+            group = self._of_coordinator(_GROUP, group_id, described, lambda answer: answer.groups[0])
             return InspectedGroup(
                 group_id,
                 "consumer",
@@ -393,9 +389,8 @@ class Inspected(ABC):
                     for one in group.members
                 ),
             )
-        (old,) = self._patiently(
-            node, DescribeGroupsRequest(groups=[group_id]), lambda answer: answer.groups[0].error_code
-        ).groups
+        request = DescribeGroupsRequest(groups=[group_id])
+        old = self._of_coordinator(_GROUP, group_id, request, lambda answer: answer.groups[0])
         return InspectedGroup(
             group_id,
             "classic",
@@ -413,10 +408,11 @@ class Inspected(ABC):
             ),
         )
 
-    def _transaction(self, node: int, transactional_id: str) -> InspectedTransaction:
+    def _transaction(self, transactional_id: str) -> InspectedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = self._patiently(node, request, lambda answer: answer.transaction_states[0].error_code)
-        (found,) = answer.transaction_states
+        found = self._of_coordinator(
+            _TRANSACTION, transactional_id, request, lambda answer: answer.transaction_states[0]
+        )
         return InspectedTransaction(
             transactional_id,
             found.transaction_state,
@@ -429,44 +425,60 @@ class Inspected(ABC):
 
     def _of_leader(self, topic: str, index: int, request: Any, part: Callable[[Any], Any]) -> Any:
         """Return the leader's answer for a partition."""
+        return self._of_server(lambda: self._leader_of(topic, index), request, part, f"partition {topic}-{index}")
+
+    def _of_coordinator(self, key_type: int, key: str, request: Any, part: Callable[[Any], Any]) -> Any:
+        """Return the coordinator's answer for a group, or for a transactional id."""
+
+        def coordinator() -> int:
+            # The node that is asked need not be the coordinator, so a node that restarts does not matter.
+            asked = random.choice(self._asked_nodes())  # noqa: S311 - no secret
+            (found,) = self._ask(asked, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])).coordinators
+            node: int = found.node_id
+            return node
+
+        return self._of_server(coordinator, request, part, f"the coordinator of {key}")
+
+    def _of_server(self, server: Callable[[], int], request: Any, part: Callable[[Any], Any], what: str) -> Any:
+        """Return the part of an answer that has its error code, when that code is none. `server` returns the node that
+        serves the request, or -1. It is called before every try, because the role may have moved to another node."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            leader = self._leader_of(topic, index)
             code: int = ErrorCode.LEADER_NOT_AVAILABLE
-            if leader in self._asked_nodes():
-                try:
-                    found = part(self._ask(leader, request))
-                except ConnectionError:
-                    # Only a cluster outside this process is asked over connections.
-                    code = ErrorCode.NETWORK_EXCEPTION
-                else:
+            try:
+                node = server()
+                if node in self._asked_nodes():
+                    found = part(self._ask(node, request))
                     code = found.error_code
                     if not code:
                         return found
-            _may_try_again(code, deadline, f"partition {topic}-{index}")
-
-    def _patiently(self, node: int, request: T, code_of: Callable[[Any], int]) -> Any:
-        """Return a node's answer when it has no error. A node that restarts is asked again."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                answer = self._ask(node, request)
             except ConnectionError:
-                code: int = ErrorCode.NETWORK_EXCEPTION
-            else:
-                code = code_of(answer)
-                if not code:
-                    return answer
-            _may_try_again(code, deadline, type(request).__name__)
+                # Only a cluster outside this process is asked over connections.
+                code = ErrorCode.NETWORK_EXCEPTION
+            _may_try_again(code, deadline, what)
+
+    def _of_every_node(self, request: Any) -> list[Any]:
+        """Return the answer of each active node. A node that restarts is asked again, and a node that is no longer
+        active is left out."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        answers: dict[int, Any] = {}
+        while waiting := set(self._asked_nodes()) - set(answers):
+            for node in waiting:
+                try:
+                    answer = self._ask(node, request)
+                except ConnectionError:
+                    code: int = ErrorCode.NETWORK_EXCEPTION
+                else:
+                    code = answer.error_code
+                    if not code:
+                        answers[node] = answer
+                        continue
+                _may_try_again(code, deadline, type(request).__name__)
+        return list(answers.values())
 
 
 def _too_few(topic: str, found: int, count: int, timeout_seconds: float) -> TimeoutError:
     return TimeoutError(f"{topic} has {found} records after {timeout_seconds:g} s, not {count}")
-
-
-def _whole(answer: Any) -> int:
-    code: int = answer.error_code
-    return code
 
 
 def _may_try_again(code: int, deadline: float, what: str) -> None:

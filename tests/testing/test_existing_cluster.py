@@ -16,8 +16,9 @@ import pytest
 import pykbroker
 from pykbroker.net.client import Disconnected
 from pykbroker.testing import Cluster, ExistingCluster, NotInThisProcess
-from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.metadata import MetadataResponse
+from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest
 
 PATIENCE_SECONDS = 60
 
@@ -125,6 +126,32 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="the cluster is not connected"):
         cluster.topics()
     assert {one for one in threading.enumerate() if one.name == "pykbroker-client"} == before
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_moves_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group moves between the answer of FindCoordinator and the request to that node."""
+    with Cluster() as cluster, ExistingCluster(cluster.bootstrap_servers) as outside:
+        with closing(
+            confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+        ) as one:
+            outside.create_topic("orders")
+            one.commit(offsets=[confluent_kafka.TopicPartition("orders", 0, 7)], asynchronous=False)
+        before = cluster.coordinator("g")
+        ask = outside._ask
+        refused: list[int] = []
+
+        def ask_after_the_move(node: int, request: Any) -> Any:
+            if isinstance(request, OffsetFetchRequest) and not refused:
+                assert node == before
+                cluster.move_coordinator("g", to=next(other for other in cluster.nodes if other != node))
+                refused.append(ask(node, request).groups[0].error_code)
+                return ask(node, request)
+            return ask(node, request)
+
+        monkeypatch.setattr(outside, "_ask", ask_after_the_move)
+        assert outside.committed_offsets("g")["orders", 0].offset == 7
+        assert refused == [ErrorCode.NOT_COORDINATOR]
 
 
 @pytest.mark.slow

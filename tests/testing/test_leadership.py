@@ -45,7 +45,14 @@ def test_a_node_without_a_replica_gets_one(cluster: Cluster) -> None:
 def test_the_coordinator_of_a_group_moves_under_its_member(cluster: Cluster) -> None:
     cluster.create_topic("jobs")
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "workers", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "workers",
+            "auto.offset.reset": "earliest",
+            # librdkafka asks for the new coordinator every 500 ms. A commit that it tries again before that fails with
+            # the next change of the address, and this repeats until the session times out.
+            "retry.backoff.ms": 1000,
+        }
     )
     consumer.subscribe(["jobs"])
     try:
