@@ -1,0 +1,172 @@
+"""Operations on the state of one share partition, their answers, and the stages of an operation's life.
+
+Responsible for the values that go into and come out of persister_machine.py. Not responsible for the order of
+operations, nor for their messages (state_requests.py).
+
+The life of an operation is a table, `STAGES`. A change that is not in the table raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.read_share_group_state import StateBatch as StoredBatch
+from pykbroker_wire.messages.write_share_group_state import StateBatch as WrittenBatch
+from pykbroker_wire.primitives import uuid_to_str
+
+#: Sizes in a request, in bytes: one share partition, and one batch of its state.
+_PARTITION_BYTES: Final = 64
+_BATCH_BYTES: Final = 20
+
+
+class ShareStateKey(NamedTuple):
+    """A share partition: a group, and a partition of a topic."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """The text by which the coordinator is found (Apache Kafka's SharePartitionKey.asCoordinatorKey)."""
+        return f"{self.group_id}:{uuid_to_str(self.topic_id)}:{self.partition}"
+
+
+class StateCall(Enum):
+    """The five requests to a share coordinator."""
+
+    INITIALIZE = "InitializeShareGroupState"
+    READ = "ReadShareGroupState"
+    WRITE = "WriteShareGroupState"
+    DELETE = "DeleteShareGroupState"
+    SUMMARIZE = "ReadShareGroupStateSummary"
+
+
+class ShareStateAnswer(NamedTuple):
+    """The answer to one operation. Fields that its request does not answer have their defaults."""
+
+    error: ErrorCode
+    #: the text of the coordinator, or the reason why it could not be asked
+    message: str | None = None
+    state_epoch: int = -1
+    #: only in the answer to SUMMARIZE
+    leader_epoch: int = -1
+    start_offset: int = -1
+    #: only in the answer to SUMMARIZE; -1 if the coordinator does not know it
+    delivery_complete_count: int = -1
+    #: only in the answer to READ
+    batches: Sequence[StoredBatch] = ()
+
+
+class Stage(Enum):
+    """Where an operation is. It is in exactly one of these places."""
+
+    #: It was made, and the machine does not have it yet.
+    MADE = "made"
+    #: Another operation on the same key comes first.
+    BEHIND = "behind"
+    #: Its coordinator is unknown, and the next lookup will ask for it.
+    SOUGHT = "sought"
+    #: A lookup that asks for its coordinator is under way.
+    ASKED = "asked"
+    #: Its coordinator is known, and it waits for the next request to it.
+    QUEUED = "queued"
+    #: A request with it is under way.
+    SENT = "sent"
+    #: It failed, and rests until it is tried again.
+    RESTING = "resting"
+    #: It has its answer, or its caller has given up and it is not under way.
+    ENDED = "ended"
+
+
+_ROUTED: Final = frozenset({Stage.SOUGHT, Stage.QUEUED, Stage.ENDED})
+STAGES: Final = {
+    Stage.MADE: _ROUTED | {Stage.BEHIND},
+    Stage.BEHIND: _ROUTED,
+    # It rests if no broker is known that could be asked. It ends if its caller gives up.
+    Stage.SOUGHT: frozenset({Stage.ASKED, Stage.QUEUED, Stage.RESTING, Stage.ENDED}),
+    # The metadata may know the coordinator before the lookup is answered.
+    Stage.ASKED: frozenset({Stage.QUEUED, Stage.RESTING, Stage.ENDED}),
+    # It is queued again, for another node, if the leader has changed.
+    Stage.QUEUED: frozenset({Stage.SENT, Stage.QUEUED, Stage.ENDED}),
+    Stage.SENT: frozenset({Stage.RESTING, Stage.ENDED}),
+    Stage.RESTING: _ROUTED,
+    Stage.ENDED: frozenset(),
+}
+
+#: The rests after the first failures, in seconds. They are shorter than the first rest of Apache Kafka (2 s), because a
+#: coordinator that has just been elected is ready after milliseconds, and so is a topic that has just been created.
+QUICK_RESTS: Final = (0.05, 0.1, 0.2, 0.4)
+#: Failures until an operation is given up, and the base of the rest after the n-th of them, 1 s * 2 ** n. Both are
+#: Apache Kafka's (PersisterStateManager). Its greatest rest of 30 s comes after the last try, so it has no place here.
+#: The quick rests come before, and their failures are not counted.
+MOST_FAILURES: Final = 5
+_REST_BASE: Final = 1.0
+
+
+@dataclass(slots=True)
+class Tries:
+    """The failures of an operation so far, for lookups or for its own requests."""
+
+    quick: int = 0
+    failures: int = 0
+
+    def rest(self, *, may_be_quick: bool) -> float | None:
+        """Count a failure, and return the seconds until the next try, None if there is none."""
+        if may_be_quick and self.quick < len(QUICK_RESTS):
+            self.quick += 1
+            return QUICK_RESTS[self.quick - 1]
+        self.failures += 1
+        if self.failures >= MOST_FAILURES:
+            return None
+        return float(_REST_BASE * 2**self.failures)
+
+
+@dataclass(slots=True, eq=False)
+class StateOperation:
+    """One call for one share partition. The fields after `deadline` are notes of the machine."""
+
+    call: StateCall
+    key: ShareStateKey
+    #: of INITIALIZE and WRITE
+    state_epoch: int = -1
+    #: of READ, WRITE and SUMMARIZE
+    leader_epoch: int = -1
+    #: of INITIALIZE and WRITE; -1 if it is not set
+    start_offset: int = -1
+    #: of WRITE
+    delivery_complete_count: int = -1
+    #: of WRITE
+    batches: Sequence[WrittenBatch] = ()
+    #: the machine's time at which the caller waits no longer; None if it waits as long as the machine tries
+    deadline: float | None = None
+    stage: Stage = Stage.MADE
+    #: True if the caller has its answer or has given up while a request with this operation is under way
+    is_abandoned: bool = False
+    lookups: Tries = field(default_factory=Tries)
+    requests: Tries = field(default_factory=Tries)
+    #: the coordinator to which it goes or went last; None if the last lookup found none
+    coordinator: ShareCoordinatorNode | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes in a request, as an estimate from above."""
+        return _PARTITION_BYTES + _BATCH_BYTES * len(self.batches)
+
+    def become(self, stage: Stage) -> None:
+        """Change to another stage. Raises ValueError if the table does not allow it."""
+        if stage not in STAGES[self.stage]:
+            raise ValueError(f"an operation that is {self.stage.value} cannot become {stage.value}")
+        self.stage = stage
+
+
+class ShareCoordinatorNode(NamedTuple):
+    """The node that leads a partition of `__share_group_state`, and since which leader epoch. The epoch is -1 if a
+    lookup has found the node."""
+
+    node_id: int
+    leader_epoch: int = -1
