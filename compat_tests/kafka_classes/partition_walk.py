@@ -23,7 +23,7 @@ from pykbroker.metadata.image import (
 from pykbroker.metadata.records import encode_record
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.topics_delta import merge_partition
-from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 
 TOPIC_ID = b"a topic's own id"
@@ -42,6 +42,12 @@ def fields(partition: PartitionImage) -> list[Any]:
     found: list[Any] = [list(each) if isinstance(each, tuple) else each for each in partition]
     found[1] = [uuid_to_str(directory) for directory in partition.directories]
     return found
+
+
+def from_fields(found: list[Any]) -> PartitionImage:
+    """Return the partition that `fields` has described."""
+    partition = PartitionImage._make(tuple(each) if isinstance(each, list) else each for each in found)
+    return partition._replace(directories=tuple(map(uuid_from_str, found[1])))
 
 
 @dataclass(slots=True)
@@ -82,6 +88,8 @@ class Walk:
         for broker in BROKERS:
             if rng.random() < (0.1 if broker in self._alive else 0.4):
                 self._alive ^= {broker}
+        if self._elr_enabled and rng.random() < 0.05:
+            self._plant()
         change = PartitionChange(
             partition=self.partition,
             topic_id=TOPIC_ID,
@@ -100,6 +108,17 @@ class Walk:
         after = self.partition if record is None else merge_partition(self.partition, record)
         self.partition = after
         return Step(change, question, record, after)
+
+    def _plant(self) -> None:
+        """Name brokers that are no replicas, as metadata of Apache Kafka may."""
+        rng, before = self._rng, self.partition
+        others = [broker for broker in BROKERS if broker not in (*before.replicas, *before.elr)]
+        if not others:
+            return
+        if rng.random() < 0.5:
+            self.partition = before._replace(elr=(*before.elr, rng.choice(others)))
+        elif before.leader == NO_LEADER:
+            self.partition = before._replace(last_known_elr=(rng.choice(others),))
 
     def _question(self, change: PartitionChange, more: dict[str, Any]) -> dict[str, Any]:
         question: dict[str, Any] = {

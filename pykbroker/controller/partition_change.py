@@ -117,7 +117,18 @@ class _Builder:
             self.elr = []
             return
         gone = {*self.isr, *self.change.unclean_shutdown}
-        self.elr = [replica for replica in sorted({*self.elr, *self.before.isr}) if replica not in gone]
+        eligible = sorted({*self.elr, *self.before.isr} - gone)
+        self.elr = [replica for replica in eligible if self._stays(replica)]
+
+    def _stays(self, replica: int) -> bool:
+        """Return True if the broker is a replica before and after this change. Valid after `_complete_reassignment`.
+
+        A broker that this change makes a replica again has no log, even if metadata from before still names it.
+        """
+        return replica in self.before.replicas and replica in self.replicas
+
+    def _last_known(self) -> list[int]:
+        return [replica for replica in self.before.last_known_elr if self._stays(replica)]
 
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self.elr)
@@ -133,7 +144,7 @@ class _Builder:
         for replica in self.replicas:
             if self._may_lead(replica):
                 return replica, False
-        last = self.before.last_known_elr
+        last = self._last_known()
         if (
             self.change.elr_enabled
             and not self.elr
@@ -166,10 +177,11 @@ class _Builder:
         if not self.change.elr_enabled:
             return
         record, before = self.record, self.before
-        if record.leader == NO_LEADER and not before.last_known_elr:
-            record.last_known_elr = [before.leader]
-        elif record.leader >= 0 and before.last_known_elr:
-            record.last_known_elr = []
+        last = [] if record.leader >= 0 else self._last_known()
+        if record.leader == NO_LEADER and not last and self._stays(before.leader):
+            last = [before.leader]
+        if last != list(before.last_known_elr):
+            record.last_known_elr = last
 
     def _update_assignment(self) -> None:
         record, before = self.record, self.before

@@ -115,6 +115,12 @@ class MetadataInvariants:
             f"{name}: the leader {new.leader} is not in the ISR {new.isr}",
         )
         require(not isr & elr, "P3", f"{name}: ISR {new.isr} and ELR {new.elr} share a replica")
+        require(elr <= set(new.replicas), "P3", f"{name}: the ELR {new.elr} is not among the replicas {new.replicas}")
+        require(
+            set(new.last_known_elr) <= set(new.replicas),
+            "P3",
+            f"{name}: the last known leader {new.last_known_elr} is not among the replicas {new.replicas}",
+        )
         if old is None:
             return
         require(

@@ -199,6 +199,21 @@ def test_p3_isr_and_elr_share_a_replica() -> None:
         log.change(isr=[1, 2], eligible_leader_replicas=[2])
 
 
+def test_p3_a_member_of_the_elr_is_no_replica() -> None:
+    """The partition leaves broker 3, which stays in the ELR."""
+    log = Committed()
+    log.change(isr=[1], eligible_leader_replicas=[2, 3])
+    with broken("P3"):
+        log.change(replicas=[1, 2], directories=[bytes(16)] * 2)
+
+
+def test_p3_the_last_known_leader_is_no_replica() -> None:
+    log = Committed()
+    log.change(isr=[], leader=-1, last_known_elr=[1])
+    with broken("P3"):
+        log.change(replicas=[2, 3], directories=[bytes(16)] * 2)
+
+
 def test_p3_a_fenced_broker_stays_in_the_isr() -> None:
     log = Committed()
     with broken("P3"):
