@@ -113,6 +113,10 @@ def test_a_lookup_makes_the_topic_and_finds_the_coordinator(kafka: Judge) -> Non
     async def scenario(persister: SharePersister, metadata: ShareMetadata) -> None:
         assert await answer(persister.initialize(kafka.key(0, "made"), 1, 0)) == DONE
         assert state(await answer(persister.read(kafka.key(0, "made"), 0))) == (1, 0, [])
+        # Lookups of many keys, also of groups whose names have colons, are one request.
+        groups = ["a:b", ":", "größe 漢字", *(f"group {each}" for each in range(120))]
+        made = [persister.initialize(kafka.key(1, group), 1, 7) for group in groups]
+        assert await answers(made) == [DONE] * len(groups)
 
     play(kafka, scenario)
 

@@ -52,6 +52,8 @@ INNER = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Erro
 FAILURES = [RequestFailure.LOST, RequestFailure.TIMED_OUT, RequestFailure.NOT_SERVED]
 #: Small limits, so that runs meet them.
 LIMITS = {"MOST_OPERATIONS": 12, "MOST_PARTITIONS": 2, "MOST_PARTITIONS_OF_READ": 1, "MOST_LOOKUP_KEYS": 2}
+#: Hypothesis' own source of chance is much slower.
+PICKS = st.integers(0, 9_999).map(random.Random)
 TRIES = len(QUICK_RESTS) + MOST_FAILURES
 LONGEST_REST = 16 * 1.2
 
@@ -118,7 +120,7 @@ class PersisterModel(RuleBasedStateMachine):
             self.machine.submit(operation)
             self.take()
 
-    @rule(pick=st.randoms(use_true_random=False))
+    @rule(pick=PICKS)
     def give_up(self, pick: random.Random) -> None:
         waiting = [each for of_key in self.live.values() for each in of_key if each not in self.given_up]
         if waiting:
@@ -127,7 +129,7 @@ class PersisterModel(RuleBasedStateMachine):
             self.machine.give_up(operation)
             self.take()
 
-    @rule(pick=st.randoms(use_true_random=False), passing=st.integers(0, 3), leaves_out=st.integers(0, 9))
+    @rule(pick=PICKS, passing=st.integers(0, 3), leaves_out=st.integers(0, 9))
     def answer_request(self, pick: random.Random, passing: int, leaves_out: int) -> None:
         """`passing`: how many of four operations get an error that passes."""
         request = self._end(pick, StateRequest)
@@ -149,7 +151,7 @@ class PersisterModel(RuleBasedStateMachine):
         self.machine.answered(request, answers, self.now)
         self._settle(request)
 
-    @rule(pick=st.randoms(use_true_random=False), failure=st.sampled_from(FAILURES), carried_out=st.booleans())
+    @rule(pick=PICKS, failure=st.sampled_from(FAILURES), carried_out=st.booleans())
     def fail_request(self, pick: random.Random, failure: RequestFailure, carried_out: bool) -> None:
         request = self._end(pick, StateRequest)
         if request is not None:
@@ -160,7 +162,7 @@ class PersisterModel(RuleBasedStateMachine):
             self._settle(request)
 
     @rule(
-        pick=st.randoms(use_true_random=False),
+        pick=PICKS,
         outcome=st.sampled_from([*FAILURES, ErrorCode.NONE, ErrorCode.NONE, *PASSING, ErrorCode.INVALID_REQUEST]),
     )
     def answer_lookup(self, pick: random.Random, outcome: RequestFailure | ErrorCode) -> None:
@@ -205,7 +207,7 @@ class PersisterModel(RuleBasedStateMachine):
     @rule(
         rounds=st.integers(2, 16),
         outcome=st.sampled_from([*FAILURES, *PASSING]),
-        pick=st.randoms(use_true_random=False),
+        pick=PICKS,
     )
     def outage(self, rounds: int, outcome: RequestFailure | ErrorCode, pick: random.Random) -> None:
         """Let every request fail for some time, as long as the machine may try."""
