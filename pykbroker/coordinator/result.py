@@ -67,8 +67,8 @@ class Result:
         self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
         #: (producer id, epoch): the records are one batch of that producer's transaction; its marker decides them
         self.transaction: tuple[int, int] | None = None
-        #: (error, now_ms) -> Result: soft state after a refused append
-        self.append_failed: Callable[[ErrorCode, int], Result] | None = None
+        #: the soft state after a refused append
+        self.append_failed: AppendFailed | None = None
         #: False if the records may be written in several batches, and possibly only some of them
         self.atomic = True
         #: False if the next operation must see the records, whatever `barrier` it was submitted with
@@ -86,3 +86,7 @@ class Result:
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers.append(Timer(key, None))
+
+
+#: Takes the error and the time of a refused append, and returns the soft state after it.
+AppendFailed = Callable[[ErrorCode, int], Result]

@@ -26,6 +26,21 @@ class ConsumerGroupConfig(NamedTuple):
     assignment_interval_ms: int = 1_000
 
 
+class ShareGroupConfig(NamedTuple):
+    """The configuration of a share group that its group coordinator uses. Defaults are Apache Kafka's."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+
+class _Both(NamedTuple):
+    """The configuration of one group id, for each kind of group that it may be of."""
+
+    consumer: ConsumerGroupConfig = ConsumerGroupConfig()
+    share: ShareGroupConfig = ShareGroupConfig()
+
+
 class GroupConfigs:
     def __init__(self, config: Callable[[], Config], overrides: Callable[[str], Mapping[str, str]]) -> None:
         """`config` returns the broker's present configuration. `overrides` returns the overrides of a group, which are
@@ -33,14 +48,20 @@ class GroupConfigs:
         self._config = config
         self._overrides = overrides
         self._seen: Config | None = None
-        self._defaults = ConsumerGroupConfig()
-        self._own: dict[str, tuple[Mapping[str, str], ConsumerGroupConfig]] = {}
+        self._defaults = _Both()
+        self._own: dict[str, tuple[Mapping[str, str], _Both]] = {}
 
     def consumer(self, group_id: str) -> ConsumerGroupConfig:
+        return self._of(group_id).consumer
+
+    def share(self, group_id: str) -> ShareGroupConfig:
+        return self._of(group_id).share
+
+    def _of(self, group_id: str) -> _Both:
         config = self._config()
         if config is not self._seen:
             self._seen = config
-            self._defaults = _consumer(resolve_group(config))
+            self._defaults = _both(resolve_group(config))
             self._own.clear()
         overrides = self._overrides(group_id)
         if not overrides:
@@ -49,16 +70,23 @@ class GroupConfigs:
         known = self._own.get(group_id)
         if known is not None and known[0] is overrides:
             return known[1]
-        own = _consumer(resolve_group(config, overrides))
+        own = _both(resolve_group(config, overrides))
         self._own[group_id] = (overrides, own)
         return own
 
 
-def _consumer(values: Mapping[str, Value]) -> ConsumerGroupConfig:
-    return ConsumerGroupConfig(
-        session_timeout_ms=_int(values, "consumer.session.timeout.ms"),
-        heartbeat_interval_ms=_int(values, "consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=_int(values, "consumer.assignment.interval.ms"),
+def _both(values: Mapping[str, Value]) -> _Both:
+    return _Both(
+        ConsumerGroupConfig(
+            session_timeout_ms=_int(values, "consumer.session.timeout.ms"),
+            heartbeat_interval_ms=_int(values, "consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=_int(values, "consumer.assignment.interval.ms"),
+        ),
+        ShareGroupConfig(
+            session_timeout_ms=_int(values, "share.session.timeout.ms"),
+            heartbeat_interval_ms=_int(values, "share.heartbeat.interval.ms"),
+            assignment_interval_ms=_int(values, "share.assignment.interval.ms"),
+        ),
     )
 
 

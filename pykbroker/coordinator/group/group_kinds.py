@@ -1,5 +1,5 @@
 """The kinds of groups. Two are served. The records of two others are only kept (kept_groups.py), because coordinators
-on other brokers may serve these kinds.
+on other brokers may serve these kinds. A broker with share coordinators serves share groups too (`WITH_SHARE_GROUPS`).
 
 Responsible for the table alone (contract.py has the interfaces of a kind).
 """
@@ -23,6 +23,11 @@ from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, 
 from pykbroker.coordinator.group.contract import Group, GroupKind
 from pykbroker.coordinator.group.kept_groups import SHARE, SHARE_KIND, STREAMS, STREAMS_KIND
 from pykbroker.coordinator.group.mixed import MixedStep
+from pykbroker.coordinator.group.share.share_group import ShareGroup
+from pykbroker.coordinator.group.share.share_records import SHARE_KEYS, replay_share, share_group_id
+from pykbroker.coordinator.group.share.share_records import group_tombstones as share_group_tombstones
+from pykbroker.coordinator.group.share.share_step import ShareStep
+from pykbroker_wire.primitives import TopLevel
 
 _CLASSIC: Final[GroupKind[ClassicGroup]] = GroupKind(
     group=ClassicGroup,
@@ -47,3 +52,19 @@ KINDS: Final[Mapping[str, GroupKind[Group]]] = {
     SHARE: SHARE_KIND,
     STREAMS: STREAMS_KIND,
 }
+
+_SHARE: Final[GroupKind[ShareGroup]] = GroupKind(
+    group=ShareGroup,
+    keys=SHARE_KEYS,
+    group_id_of_key=share_group_id,
+    replay_record=replay_share,
+    tombstones_of=share_group_tombstones,
+    step_of=ShareStep,
+)
+#: The kinds where share groups are served.
+WITH_SHARE_GROUPS: Final[Mapping[str, GroupKind[Group]]] = {**KINDS, SHARE: _SHARE}
+
+
+def kinds_by_key(kinds: Mapping[str, GroupKind[Group]]) -> dict[type[TopLevel], GroupKind[Group]]:
+    """Return the kind of each type of key that records of groups have."""
+    return {key: kind for kind in kinds.values() for key in kind.keys}

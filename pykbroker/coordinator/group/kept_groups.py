@@ -106,7 +106,7 @@ class KeptGroup(ABC):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION if self.is_empty else ErrorCode.NON_EMPTY_GROUP)
 
 
-class ShareGroup(KeptGroup):
+class KeptShareGroup(KeptGroup):
     """A share group. Its offsets are not in `__consumer_offsets`."""
 
     kind: ClassVar[str] = SHARE
@@ -246,9 +246,9 @@ def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[Kept
     return group
 
 
-def _replay_share(group: ShareGroup | None, record: CoordinatorRecord) -> ShareGroup | None:
-    after = _replayed(group, record, ShareGroup)
-    assert after is None or isinstance(after, ShareGroup)
+def _replay_share(group: KeptShareGroup | None, record: CoordinatorRecord) -> KeptShareGroup | None:
+    after = _replayed(group, record, KeptShareGroup)
+    assert after is None or isinstance(after, KeptShareGroup)
     return after
 
 
@@ -273,8 +273,8 @@ def _no_tombstones(group: KeptGroup) -> list[CoordinatorRecord]:
     raise AssertionError(f"group {group.group_id} of kind {group.kind} is not deleted here")
 
 
-SHARE_KIND: Final[GroupKind[ShareGroup]] = GroupKind(
-    group=ShareGroup,
+SHARE_KIND: Final[GroupKind[KeptShareGroup]] = GroupKind(
+    group=KeptShareGroup,
     keys=SHARE_KEYS,
     group_id_of_key=_group_id,
     replay_record=_replay_share,

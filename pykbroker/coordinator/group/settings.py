@@ -1,7 +1,7 @@
 """The configuration that group state machines use, as plain numbers read once.
 
 Values that may change while the node runs, or that groups may override (GROUP configuration resources), are looked up
-in `consumer_config` each time (configs.py).
+in `consumer_config` and `share_config` each time (configs.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pykbroker.config.checks import assignors
-from pykbroker.coordinator.group.configs import ConsumerGroupConfig
+from pykbroker.coordinator.group.configs import ConsumerGroupConfig, ShareGroupConfig
 
 if TYPE_CHECKING:
     from pykbroker.config.typed_config import Config
@@ -39,6 +39,10 @@ def _defaults(_group_id: str) -> ConsumerGroupConfig:
     return ConsumerGroupConfig()
 
 
+def _share_defaults(_group_id: str) -> ShareGroupConfig:
+    return ShareGroupConfig()
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupSettings:
     """The settings. Defaults are Apache Kafka's."""
@@ -54,12 +58,18 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is for members that choose none
     migration: Migration = Migration.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 600_000
+    share_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
     #: the configuration of a group, by group id
     consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
+    share_config: Callable[[str], ShareGroupConfig] = _share_defaults
 
     @classmethod
     def from_config(
-        cls, config: Config, consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
+        cls,
+        config: Config,
+        consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults,
+        share_config: Callable[[str], ShareGroupConfig] = _share_defaults,
     ) -> GroupSettings:
         return cls(
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
@@ -73,5 +83,8 @@ class GroupSettings:
             consumer_assignors=assignors(config, "group.consumer.assignors"),
             migration=Migration(config.str("group.consumer.migration.policy").lower()),
             consumer_regex_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
+            share_max_size=config.int("group.share.max.size"),
+            share_initialize_retry_interval_ms=config.int("group.share.initialize.retry.interval.ms"),
             consumer_config=consumer_config,
+            share_config=share_config,
         )

@@ -14,8 +14,7 @@ replayed, and waits in `_awaiting_record` until then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
 
 from pykbroker.coordinator.group.classic.classic_answers import describe_classic
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
@@ -25,7 +24,7 @@ from pykbroker.coordinator.group.classic.rebalance import Rebalance, session_tim
 from pykbroker.coordinator.group.consumer.consumer_description import describe_consumer
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
 from pykbroker.coordinator.group.contract import Group, GroupKind, Step
-from pykbroker.coordinator.group.group_kinds import KINDS
+from pykbroker.coordinator.group.group_kinds import KINDS, kinds_by_key
 from pykbroker.coordinator.group.migration import consumer_group_for, gives_way_to_classic
 from pykbroker.coordinator.group.mixed import MixedStep
 from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
@@ -70,16 +69,23 @@ _LOADED_GROUPS = 32
 #: From this version on OffsetCommit answers GROUP_ID_NOT_FOUND where it answered ILLEGAL_GENERATION before.
 _GROUP_ID_NOT_FOUND_FROM = 9
 
-_KIND_OF_KEY: Final = {key: kind for kind in KINDS.values() for key in kind.keys}
-
 
 class GroupShard:
     """The groups of partition `index` (see the module's docstring)."""
 
-    __slots__ = ("_awaiting_record", "groups", "index", "offsets", "settings", "topics")
+    __slots__ = ("_awaiting_record", "_kind_of_key", "_kinds", "groups", "index", "offsets", "settings", "topics")
 
-    def __init__(self, index: int, settings: GroupSettings, topics: GroupTopics | None = None) -> None:
+    def __init__(
+        self,
+        index: int,
+        settings: GroupSettings,
+        topics: GroupTopics | None = None,
+        kinds: Mapping[str, GroupKind[Group]] = KINDS,
+    ) -> None:
+        """`kinds` are those that this broker serves or keeps (group_kinds.py)."""
         self.index = index
+        self._kinds = kinds
+        self._kind_of_key = kinds_by_key(kinds)
         self.settings = settings
         self.topics = GroupTopics() if topics is None else topics
         self.groups: dict[str, Group] = {}
@@ -99,7 +105,7 @@ class GroupShard:
             if value is not None:
                 self.hold_offsets(key.group)
             return
-        kind = _KIND_OF_KEY.get(type(key))
+        kind = self._kind_of_key.get(type(key))
         assert kind is not None, f"no record of {type(key).__name__} is written here"
         self._replay_group(kind, kind.group_id_of_key(key), record)
 
@@ -180,7 +186,7 @@ class GroupShard:
                 logger.info("Group %s: %d offsets expired", group_id, len(records))
             result.records += records
             if everything and group.is_empty:
-                result.records += KINDS[group.kind].tombstones(group)
+                result.records += self._kinds[group.kind].tombstones(group)
         if group_ids:
             result.set_timer(_EXPIRE, 0, group_ids)
         else:
@@ -203,13 +209,13 @@ class GroupShard:
     # -- steps of one group -------------------------------------------------------------------------------------------
 
     def _step(self, group: Group, now_ms: int, result: Result) -> Step:
-        return KINDS[group.kind].step(group, self.settings, self.topics, now_ms, result)
+        return self._kinds[group.kind].step(group, self.settings, self.topics, now_ms, result)
 
     def _settle(self, step: Step, result: Result) -> None:
         if step.becomes is not None:
-            self._await_record(step.becomes, result)
+            self.await_record(step.becomes, result)
 
-    def _await_record(self, group: Group, result: Result) -> None:
+    def await_record(self, group: Group, result: Result) -> None:
         """Keep the group until its first record is replayed. If that record is refused, the group is dropped."""
         assert result.records
         self._awaiting_record[group.group_id] = group
@@ -247,7 +253,7 @@ class GroupShard:
         if isinstance(before, ClassicGroup):
             Rebalance(before, self.settings, now_ms, result).give_way()
         if before is not group:
-            self._await_record(group, result)
+            self.await_record(group, result)
         self._settle(step, result)
         return result
 
@@ -270,10 +276,10 @@ class GroupShard:
             self.groups[group_id] = group
         else:
             logger.info("Group %s: the empty consumer group becomes a classic group", group_id)
-            result.records += KINDS[before.kind].tombstones(before)
+            result.records += self._kinds[before.kind].tombstones(before)
         ClassicStep(group, self.settings, now_ms, result).join_new_group(request, client, token)
         if before is not None:
-            self._await_record(group, result)
+            self.await_record(group, result)
         return result
 
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
@@ -453,6 +459,6 @@ class GroupShard:
                 answer.error_code = error.code
                 continue
             result.records += self.offsets.delete_group(group_id)
-            result.records += KINDS[group.kind].tombstones(group)
+            result.records += self._kinds[group.kind].tombstones(group)
         result.reply(token, answers)
         return result

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pykbroker.coordinator.group import records, shard
+from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.contract import GroupKind
 from pykbroker.coordinator.group.group_kinds import KINDS
@@ -139,7 +139,6 @@ SHARE: Final[GroupKind[SharedGroup]] = GroupKind(
 def bench(monkeypatch: pytest.MonkeyPatch) -> ConsumerBench:
     """Return a bench with a share group `s` that has members, a consumer group `c` and a classic one `k`."""
     monkeypatch.setitem(KINDS, "share", SHARE)
-    monkeypatch.setitem(shard._KIND_OF_KEY, ShareGroupMetadataKey, SHARE)
     monkeypatch.setitem(records._TYPES, ShareGroupMetadataKey.API_KEY, (ShareGroupMetadataKey, ShareGroupMetadataValue))
     bench = ConsumerBench(settings())
     bench.create("t")

@@ -58,7 +58,7 @@ from pykbroker.coordinator.group.consumer.timer_keys import (
 )
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Result, TimerKey, Token
+from pykbroker.coordinator.result import AppendFailed, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -75,9 +75,6 @@ logger = logging.getLogger(__name__)
 #: After this time a group looks at its topics again, even if the metadata reports no change of them.
 _TOPICS_REFRESH_MS: Final = 2**31 - 1
 _RETRY_MS: Final = 500
-
-
-AppendFailed = Callable[[ErrorCode, int], Result]
 
 
 class ConsumerClient(NamedTuple):
