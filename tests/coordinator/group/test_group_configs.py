@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import development_profile, load
-from pykbroker.coordinator.group.configs import ConsumerGroupConfig, GroupConfigs
+from pykbroker.coordinator.group.configs import ConsumerGroupConfig, GroupConfigs, ShareGroupConfig
 from pykbroker.coordinator.group.settings import GroupSettings
 
 
@@ -55,3 +55,19 @@ def test_assignors_are_known_by_the_names_of_kafkas_classes_too() -> None:
     listed = "org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
     settings = GroupSettings.from_config(load({**development_profile("x"), "group.consumer.assignors": listed}))
     assert settings.consumer_assignors == ("range", "uniform")
+
+
+def test_a_share_group_has_the_values_of_its_kind() -> None:
+    overrides = {
+        "a": {"share.session.timeout.ms": "55000", "consumer.session.timeout.ms": "50000"},
+        "high": {"share.heartbeat.interval.ms": "99999999", "share.assignment.interval.ms": "99999999"},
+    }
+    found = configs(overrides, {"group.share.heartbeat.interval.ms": "6000"})
+    assert found.share("g") == ShareGroupConfig(heartbeat_interval_ms=6_000)
+    assert found.share("a") == ShareGroupConfig(session_timeout_ms=55_000, heartbeat_interval_ms=6_000)
+    assert found.consumer("a") == ConsumerGroupConfig(session_timeout_ms=50_000)
+    assert found.share("high") == ShareGroupConfig(heartbeat_interval_ms=15_000, assignment_interval_ms=15_000)
+    settings = GroupSettings.from_config(
+        load({**development_profile("x"), "group.share.max.size": "7", "group.share.initialize.retry.interval.ms": "9"})
+    )
+    assert (settings.share_max_size, settings.share_initialize_retry_interval_ms) == (7, 9)

@@ -59,8 +59,8 @@ class SharePartitionStates(NamedTuple):
         return SharePartitionStates(initializing, self.initialized, deleting)
 
     def confirm(self, topics: TopicStates) -> SharePartitionStates:
-        """Return the states after these partitions have been initialized. Those that are not initializing any longer
-        stay as they are, because their group or topic was deleted in the meantime."""
+        """Return the states after these partitions have been initialized. A partition that is no longer initializing
+        stays as it is, because its group or topic was deleted in the meantime."""
         confirmed = {
             topic_id: found._replace(partitions=found.partitions & self.initializing[topic_id].partitions)
             for topic_id, found in topics.items()

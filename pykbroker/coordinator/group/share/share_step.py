@@ -227,8 +227,8 @@ class ShareStep(ShareInput):
         self.result.effects.append(SharesToInitialize(group.group_id, starts))
 
     def states_answered(self, answers: Mapping[TopicIdPartition, ErrorCode]) -> None:
-        """Take the answers of share coordinators to the initialisation of these share partitions. One that failed is
-        tried again at the next heartbeat."""
+        """Take the answers of share coordinators to the initialisation of these share partitions. The next heartbeat
+        tries those again that failed."""
         group = self.group
         states = group.known_states
         names = {topic_id: found.name for topic_id, found in states.everything().items()}
