@@ -226,6 +226,11 @@ def group_version(image: MetadataImage) -> int:
     return image.features.finalized.get(GROUP_VERSION, 0)
 
 
+def share_version(image: MetadataImage) -> int:
+    """Return the finalised level, 0 if there is none. From level 1 on a cluster has share groups."""
+    return image.features.finalized.get(SHARE_VERSION, 0)
+
+
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
     """Return the finalised levels for clients: the image's features, and `kraft.version` of the quorum."""
     levels = image.features.all()

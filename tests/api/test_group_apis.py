@@ -110,13 +110,14 @@ class Node:
                 "group.initial.rebalance.delay.ms": "0",
             }
         )
-        self.groups = GroupService(
-            as_runtime(self.world), LiveConfig(config), 1, as_replicas(self.replicas), cast(Any, self.metadata)
-        )
+        self.groups = self.make_groups(LiveConfig(config))
         for index in range(PARTITIONS):
             self.replicas.lead(index)
         self.world.loop.settle()
         self.authorizer: Any = AllowAll()
+
+    def make_groups(self, live: LiveConfig) -> GroupService:
+        return GroupService(as_runtime(self.world), live, 1, as_replicas(self.replicas), cast(Any, self.metadata))
 
     def ask(self, handle: Callable[[RequestContext[Any], Any], Any], request: Any, version: int | None = None) -> Any:
         """Return the response; if it came at once, it is encoded in its version and decoded again."""
