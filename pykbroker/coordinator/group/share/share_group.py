@@ -15,8 +15,8 @@ member has the epoch of the target that it has got.
 
 Invariants: members, target, epochs and states change by replay alone (`update_…`, `remove_…`, `set_…`).
 `topics_refresh_ms`, `refreshed_epoch`, `initializing_since_ms` and `waiting` are soft state. Each key of `waiting` is a
-member, or becomes one when the records of its join are replayed. `_has_unassigned` follows from target, states and
-subscribers, and is None after each change of these.
+member, or becomes one when the records of its join are replayed. `_has_unassigned` follows from target, states,
+subscribers and topics, and is None after each change of these.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Final, NoReturn
 from pykbroker.coordinator.group.contract import PartitionCheck
 from pykbroker.coordinator.group.share.share_member import NO_PARTITIONS, SharedPartitions, ShareMember
 from pykbroker.coordinator.group.share.share_partition_states import NO_STATES, SharePartitionStates
+from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -148,21 +149,25 @@ class ShareGroup:
     def target_of(self, member_id: str) -> SharedPartitions:
         return self.target.get(member_id, NO_PARTITIONS)
 
-    @property
-    def has_unassigned(self) -> bool:
-        """True if the partitions of a subscribed topic that may be assigned are not those of the target."""
+    def has_unassigned(self, topics: GroupTopics) -> bool:
+        """Return True if the partitions of a subscribed topic that may be assigned are not those of the target."""
         if self._has_unassigned is None:
-            self._has_unassigned = self.has_unassigned_of(self.known_states)
+            self._has_unassigned = self.has_unassigned_of(self.known_states, topics)
         return self._has_unassigned
 
-    def has_unassigned_of(self, states: SharePartitionStates) -> bool:
-        """Return what `has_unassigned` will be with these states."""
+    def has_unassigned_of(self, states: SharePartitionStates, topics: GroupTopics) -> bool:
+        """Return what `has_unassigned` will return with these states.
+
+        A topic that was deleted while the group had no coordinator may still have states. In Apache Kafka 4.3.1 each
+        heartbeat then raises the group epoch if the topic was created anew."""
         assigned: dict[bytes, set[int]] = {}
         for target in self.target.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         return any(
-            found.name in self.subscribers and assigned.get(topic_id, set()) != set(found.partitions)
+            found.name in self.subscribers
+            and topics.id_of(found.name) == topic_id
+            and assigned.get(topic_id, set()) != set(found.partitions)
             for topic_id, found in states.initialized.items()
         )
 
@@ -173,6 +178,7 @@ class ShareGroup:
         """Let the next heartbeat look at all topics of the group, if the group subscribes to one of these."""
         if not self.subscribers.keys().isdisjoint(names):
             self.topics_refresh_ms = 0
+            self._has_unassigned = None
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.subscribers

@@ -177,7 +177,7 @@ class ShareStep(ShareInput):
         bump = updated.topics != member.topics
         if group.target_epoch >= epoch:
             # As long as a target is due, the partitions that may be assigned will be in it.
-            bump = bump or group.has_unassigned
+            bump = bump or group.has_unassigned(self.topics)
         if not bump and not group.topics_are_stale(self.now_ms):
             return epoch, group.subscribers
         subscribers = group.subscribers_after(member, updated)

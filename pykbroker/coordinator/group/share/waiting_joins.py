@@ -108,7 +108,7 @@ class WaitingJoins:
         if not group.waiting:
             return
         epoch = group.epoch
-        if group.target_epoch >= epoch and group.has_unassigned_of(states):
+        if group.target_epoch >= epoch and group.has_unassigned_of(states, self._input.topics):
             epoch += 1
             self._input.write_epoch(epoch, group.metadata_hash)
         if group.target_epoch < epoch and not self._input.may_compute_target():

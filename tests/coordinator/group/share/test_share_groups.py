@@ -5,10 +5,14 @@ The errors and epochs are those of Apache Kafka 4.3.1, except where a test says 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykbroker.coordinator.group.records import RecordsWithShareGroups
 from pykbroker.coordinator.group.share.share_partition_states import NamedPartitions
+from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.metadata.image import TopicImage, TopicsImage
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.group.share_group_current_member_assignment import ShareGroupCurrentMemberAssignmentKey
 from pykbroker_wire.stored.group.share_group_member_metadata import ShareGroupMemberMetadataKey
@@ -270,6 +274,25 @@ def test_a_deleted_topic_leaves_the_assignment(bench: ShareBench) -> None:
 def test_the_states_of_a_topic_have_its_name(bench: ShareBench) -> None:
     bench.come()
     assert bench.share().known_states.initialized == {topic_id("t"): NamedPartitions("t", frozenset(range(4)))}
+
+
+def test_a_topic_that_was_deleted_without_a_coordinator_and_made_anew_is_assigned_once(bench: ShareBench) -> None:
+    """In Apache Kafka 4.3.1 each heartbeat raises the group epoch then."""
+    bench.come()
+    bench.advance(INTERVAL_MS)
+    # The next coordinator has the metadata without the old topic, and the states of it in its log.
+    image = bench.topics.image
+    new = TopicImage("t", b"n" * 16, image.topics.by_name["t"].partitions)
+    bench.topics = GroupTopics(replace(image, topics=TopicsImage({"t": new}, {new.id: new})))
+    other = bench.restart()
+    assert told(other.share_beat("m1", 2, topics=["t"]))[0] == 3
+    other.initialize()
+    for _ in range(3):
+        other.advance(INTERVAL_MS)
+        answer = other.share_beat("m1", 3)
+        assert not isinstance(answer, Refused)
+        assert answer.member_epoch == 4
+    assert other.share().members["m1"].assigned == {new.id: frozenset(range(4))}
 
 
 # -- joins that wait --------------------------------------------------------------------------------------------------
