@@ -1,0 +1,113 @@
+"""Asks the leaders of partitions for their ends, from which the lag of share groups follows (KIP-1226).
+
+Responsible for one ListOffsets per leader, and for an error for each partition whose leader does not answer. Not
+responsible for the lag itself (share_service.py). Unlike in Apache Kafka, a request that fails is not repeated, because
+the tool that asked for the lag may be run again. A partition that this node leads needs no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pykbroker.runtime.later import Later, gather, then
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+#: The timestamp that stands for the end of a partition.
+_LATEST: Final = -1
+_CONSUMER: Final = -1
+
+#: (topic, partition)
+NamedPartition = tuple[str, int]
+#: An error, or the end.
+End = tuple[ErrorCode, int]
+
+
+class EndsOfLeaders:
+    """An `EndOffsets` (share_service.py) over the channels between brokers."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node_id: int,
+        leader_of: Callable[[NamedPartition], int | None],
+        end_here: Callable[[NamedPartition], End],
+        send: Callable[[int, Any, int], asyncio.Future[Any]],
+        request_timeout_ms: int,
+    ) -> None:
+        """`leader_of` returns the leader by this node's metadata. `end_here` returns the end of a partition that this
+        node leads. `send` takes a broker's id, a request and its timeout in ms."""
+        self._loop = loop
+        self._node_id = node_id
+        self._leader_of = leader_of
+        self._end_here = end_here
+        self._send = send
+        self._request_timeout_ms = request_timeout_ms
+
+    def latest(self, partitions: Sequence[NamedPartition]) -> Later[list[End]]:
+        found: dict[NamedPartition, End] = {}
+        by_leader: dict[int, list[NamedPartition]] = {}
+        for partition in partitions:
+            leader = self._leader_of(partition)
+            if leader is None:
+                found[partition] = (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+            elif leader == self._node_id:
+                found[partition] = self._end_here(partition)
+            else:
+                by_leader.setdefault(leader, []).append(partition)
+        asked = [self._ask(leader, members) for leader, members in by_leader.items()]
+
+        def join(answers: list[dict[NamedPartition, End]]) -> list[End]:
+            for answer in answers:
+                found.update(answer)
+            return [found[partition] for partition in partitions]
+
+        return then(gather(asked), join)
+
+    def _ask(self, leader: int, partitions: list[NamedPartition]) -> Later[dict[NamedPartition, End]]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
+                ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
+            )
+        request = ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+        outcome: asyncio.Future[dict[NamedPartition, End]] = self._loop.create_future()
+
+        def answered(sent: asyncio.Future[ListOffsetsResponse]) -> None:
+            error = asyncio.CancelledError() if sent.cancelled() else sent.exception()
+            ends = _ends(partitions, sent.result()) if error is None else _failed(leader, partitions, error)
+            if not outcome.done():
+                outcome.set_result(ends)
+
+        self._send(leader, request, self._request_timeout_ms).add_done_callback(answered)
+        return outcome
+
+
+def _failed(leader: int, partitions: list[NamedPartition], error: BaseException) -> dict[NamedPartition, End]:
+    code = ErrorCode.NETWORK_EXCEPTION
+    if isinstance(error, TimeoutError):
+        code = ErrorCode.REQUEST_TIMED_OUT
+    elif not isinstance(error, ConnectionError | asyncio.CancelledError):
+        logger.error("The ends of partitions could not be read from broker %d", leader, exc_info=error)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return dict.fromkeys(partitions, (code, -1))
+
+
+def _ends(partitions: list[NamedPartition], response: ListOffsetsResponse) -> dict[NamedPartition, End]:
+    """Return the end of each partition. A partition that the answer leaves out has an error."""
+    answered = {
+        (topic.name, one.partition_index): (ErrorCode.received(one.error_code), one.offset)
+        for topic in response.topics
+        for one in topic.partitions
+    }
+    return {partition: answered.get(partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)) for partition in partitions}
