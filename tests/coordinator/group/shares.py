@@ -107,8 +107,14 @@ class ShareBench(ConsumerBench):
         if starts:
             self.answer_states({(start.topic_id, start.partition): code for start in starts}, group=group)
 
-    def answer_states(self, answers: dict[TopicIdPartition, ErrorCode], *, group: str = "g") -> None:
-        self.ask(lambda shard, token, now_ms: states_answered(shard, group, answers, token, now_ms))
+    def answer_states(
+        self, answers: dict[TopicIdPartition, ErrorCode], *, group: str = "g", asked_by_member: bool = True
+    ) -> None:
+        self.ask(
+            lambda shard, token, now_ms: states_answered(
+                shard, group, answers, token, now_ms, asked_by_member=asked_by_member
+            )
+        )
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

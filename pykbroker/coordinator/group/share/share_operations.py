@@ -76,13 +76,22 @@ def forget_join(shard: GroupShard, group_id: str, member_id: str, token: Token) 
 
 
 def states_answered(
-    shard: GroupShard, group_id: str, answers: Mapping[TopicIdPartition, ErrorCode], token: Token, now_ms: int
+    shard: GroupShard,
+    group_id: str,
+    answers: Mapping[TopicIdPartition, ErrorCode],
+    token: Token,
+    now_ms: int,
+    *,
+    asked_by_member: bool,
 ) -> Result:
-    """Take the answers of share coordinators to the initialisation of these share partitions. The answer is None."""
+    """Take the answers of share coordinators to the initialisation of these share partitions, which followed a
+    heartbeat or an administrator's alteration. The answer is None."""
     result = Result()
     group = shard.groups.get(group_id)
     if isinstance(group, ShareGroup):
-        ShareStep(group, shard.settings, shard.topics, now_ms, result).states_answered(answers)
+        ShareStep(group, shard.settings, shard.topics, now_ms, result).states_answered(
+            answers, asked_by_member=asked_by_member
+        )
     result.reply(token, None)
     return result
 

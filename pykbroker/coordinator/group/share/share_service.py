@@ -101,13 +101,22 @@ class ShareGroupService:
         longer its coordinator by then, the next one asks again."""
         answer = self._keeper.initialize(effect.group_id, effect.starts)
         places = [(start.topic_id, start.partition) for start in effect.starts]
-        and_then(answer, lambda codes: self._states_answered(effect.group_id, dict(zip(places, codes, strict=True))))
 
-    def _states_answered(self, group_id: str, answers: Mapping[TopicIdPartition, ErrorCode]) -> Later[ErrorCode]:
+        def pass_on(codes: list[ErrorCode]) -> Later[ErrorCode]:
+            answers = dict(zip(places, codes, strict=True))
+            return self._states_answered(effect.group_id, answers, asked_by_member=True)
+
+        and_then(answer, pass_on)
+
+    def _states_answered(
+        self, group_id: str, answers: Mapping[TopicIdPartition, ErrorCode], *, asked_by_member: bool
+    ) -> Later[ErrorCode]:
         """Return NONE once the answers are committed, otherwise the error."""
         done: Later[ErrorCode | None] = self._coordinator.submit(
             self._partition_of(group_id),
-            lambda shard, token, now_ms: states_answered(shard, group_id, answers, token, now_ms),
+            lambda shard, token, now_ms: states_answered(
+                shard, group_id, answers, token, now_ms, asked_by_member=asked_by_member
+            ),
             lambda code: code,
         )
         return then(done, lambda code: ErrorCode.NONE if code is None else code)
@@ -212,7 +221,7 @@ class ShareGroupService:
                     code = answers.get((topic.topic_id, partition.partition_index), ErrorCode.NONE)
                     if code and not partition.error_code:
                         partition.error_code, partition.error_message = code, code.message
-            done = self._states_answered(request.group_id, answers)
+            done = self._states_answered(request.group_id, answers, asked_by_member=False)
             return then(done, lambda code: _not_altered(code) if code else half.response)
 
         return and_then(begun, ask)

@@ -226,14 +226,22 @@ class ShareStep(ShareInput):
         ]
         self.result.effects.append(SharesToInitialize(group.group_id, starts))
 
-    def states_answered(self, answers: Mapping[TopicIdPartition, ErrorCode]) -> None:
+    def states_answered(self, answers: Mapping[TopicIdPartition, ErrorCode], *, asked_by_member: bool) -> None:
         """Take the answers of share coordinators to the initialisation of these share partitions. The next heartbeat
-        tries those again that failed."""
+        tries those again that failed.
+
+        The first partitions of a topic that members ask for fail together, because the group would know the topic
+        otherwise, and the rest would start at offset 0."""
         group = self.group
         states = group.known_states
         names = {topic_id: found.name for topic_id, found in states.everything().items()}
-        done = topic_states((place for place, code in answers.items() if not code), names)
-        failed = topic_states((place for place, code in answers.items() if code), names)
+        together = {
+            topic_id
+            for (topic_id, _), code in answers.items()
+            if code and asked_by_member and not states.initialized_of(topic_id)
+        }
+        done = topic_states((place for place, code in answers.items() if not code and place[0] not in together), names)
+        failed = topic_states((place for place, code in answers.items() if code or place[0] in together), names)
         after = states.confirm(done).give_up(failed)
         if after != states:
             self.result.records.append(states_record(group.group_id, after))

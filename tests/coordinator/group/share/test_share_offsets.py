@@ -115,7 +115,7 @@ def test_an_alteration_sets_the_start_of_an_emptied_group(bench: ShareBench) -> 
     assert answer.starts == [ShareStart(T, 1, 3, 7)]
     assert [topic.topic_id for topic in answer.response.responses] == [T, bytes(16)]
     assert states(bench) == ({T: {1}}, {T: {0, 1, 2, 3}}, set())
-    bench.answer_states({(T, 1): ErrorCode.NONE})
+    bench.answer_states({(T, 1): ErrorCode.NONE}, asked_by_member=False)
     assert states(bench) == ({}, {T: {0, 1, 2, 3}}, set())
 
 
@@ -123,7 +123,7 @@ def test_an_alteration_makes_a_group_that_does_not_exist(bench: ShareBench) -> N
     answer = alter(bench, {("t", 0): 7})
     assert isinstance(answer, OffsetsAlteration)
     assert answer.starts == [ShareStart(T, 0, 1, 7)]
-    bench.answer_states({(T, 0): ErrorCode.NONE})
+    bench.answer_states({(T, 0): ErrorCode.NONE}, asked_by_member=False)
     bench = bench.restart()
     assert bench.share().state_name == "Empty"
     assert bench.initialized() == {("t", 0)}
@@ -146,8 +146,14 @@ def test_an_alteration_of_unknown_topics_makes_nothing(bench: ShareBench) -> Non
 def test_an_alteration_that_fails_leaves_the_partition_as_it_was(bench: ShareBench) -> None:
     emptied(bench)
     alter(bench, {("t", 1): 7})
-    bench.answer_states({(T, 1): ErrorCode.COORDINATOR_NOT_AVAILABLE})
+    bench.answer_states({(T, 1): ErrorCode.COORDINATOR_NOT_AVAILABLE}, asked_by_member=False)
     assert states(bench) == ({}, {T: {0, 1, 2, 3}}, set())
+
+
+def test_an_alteration_that_fails_in_part_keeps_the_rest(bench: ShareBench) -> None:
+    alter(bench, {("t", 1): 7, ("t", 2): 7})
+    bench.answer_states({(T, 1): ErrorCode.NONE, (T, 2): ErrorCode.NETWORK_EXCEPTION}, asked_by_member=False)
+    assert states(bench) == ({}, {T: {1}}, set())
 
 
 def test_offsets_of_another_kind_of_group(bench: ShareBench) -> None:
@@ -208,7 +214,7 @@ def test_a_group_is_deleted_in_two_halves(bench: ShareBench) -> None:
     latest = dict(bench.log)
     assert [key for key, value in latest.items() if value is not None] == []
     # A late answer of share coordinators makes nothing.
-    bench.answer_states({(T, 0): ErrorCode.NONE})
+    bench.answer_states({(T, 0): ErrorCode.NONE}, asked_by_member=False)
     assert share_groups(bench) == {}
 
 
