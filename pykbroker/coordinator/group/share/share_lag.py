@@ -30,7 +30,7 @@ _CONSUMER: Final = -1
 #: (topic, partition)
 NamedPartition = tuple[str, int]
 #: An error, or the end.
-End = tuple[ErrorCode, int]
+PartitionEnd = tuple[ErrorCode, int]
 
 
 class EndsOfLeaders:
@@ -41,7 +41,7 @@ class EndsOfLeaders:
         loop: asyncio.AbstractEventLoop,
         node_id: int,
         leader_of: Callable[[NamedPartition], int | None],
-        end_here: Callable[[NamedPartition], End],
+        end_here: Callable[[NamedPartition], PartitionEnd],
         send: Callable[[int, Any, int], asyncio.Future[Any]],
         request_timeout_ms: int,
     ) -> None:
@@ -54,8 +54,8 @@ class EndsOfLeaders:
         self._send = send
         self._request_timeout_ms = request_timeout_ms
 
-    def latest(self, partitions: Sequence[NamedPartition]) -> Later[list[End]]:
-        found: dict[NamedPartition, End] = {}
+    def latest(self, partitions: Sequence[NamedPartition]) -> Later[list[PartitionEnd]]:
+        found: dict[NamedPartition, PartitionEnd] = {}
         by_leader: dict[int, list[NamedPartition]] = {}
         for partition in partitions:
             leader = self._leader_of(partition)
@@ -67,21 +67,21 @@ class EndsOfLeaders:
                 by_leader.setdefault(leader, []).append(partition)
         asked = [self._ask(leader, members) for leader, members in by_leader.items()]
 
-        def join(answers: list[dict[NamedPartition, End]]) -> list[End]:
+        def join(answers: list[dict[NamedPartition, PartitionEnd]]) -> list[PartitionEnd]:
             for answer in answers:
                 found.update(answer)
             return [found[partition] for partition in partitions]
 
         return then(gather(asked), join)
 
-    def _ask(self, leader: int, partitions: list[NamedPartition]) -> Later[dict[NamedPartition, End]]:
+    def _ask(self, leader: int, partitions: list[NamedPartition]) -> Later[dict[NamedPartition, PartitionEnd]]:
         topics: dict[str, ListOffsetsTopic] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
                 ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
             )
         request = ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
-        outcome: asyncio.Future[dict[NamedPartition, End]] = self._loop.create_future()
+        outcome: asyncio.Future[dict[NamedPartition, PartitionEnd]] = self._loop.create_future()
 
         def answered(sent: asyncio.Future[ListOffsetsResponse]) -> None:
             error = asyncio.CancelledError() if sent.cancelled() else sent.exception()
@@ -93,7 +93,7 @@ class EndsOfLeaders:
         return outcome
 
 
-def _failed(leader: int, partitions: list[NamedPartition], error: BaseException) -> dict[NamedPartition, End]:
+def _failed(leader: int, partitions: list[NamedPartition], error: BaseException) -> dict[NamedPartition, PartitionEnd]:
     code = ErrorCode.NETWORK_EXCEPTION
     if isinstance(error, TimeoutError):
         code = ErrorCode.REQUEST_TIMED_OUT
@@ -103,7 +103,7 @@ def _failed(leader: int, partitions: list[NamedPartition], error: BaseException)
     return dict.fromkeys(partitions, (code, -1))
 
 
-def _ends(partitions: list[NamedPartition], response: ListOffsetsResponse) -> dict[NamedPartition, End]:
+def _ends(partitions: list[NamedPartition], response: ListOffsetsResponse) -> dict[NamedPartition, PartitionEnd]:
     """Return the end of each partition. A partition that the answer leaves out has an error."""
     answered = {
         (topic.name, one.partition_index): (ErrorCode.received(one.error_code), one.offset)

@@ -24,6 +24,8 @@ heartbeat, after 5 s:
 * A partition that is new to the group while its topic is not starts at offset 0, as in Apache Kafka 4.4. There, 4.3.1
   starts by share.auto.offset.reset and so loses records of a `latest` group.
 
+A third one is small: a heartbeat with the previous epoch is answered with the assignment, which was in the lost answer.
+
 All decisions read the group as it is, and replaying the records changes it. Timers and `waiting` are soft state.
 """
 
@@ -131,7 +133,11 @@ class ShareStep(ShareInput):
             if joins:
                 self._joins.answer(updated, [token])
             else:
-                has_news = request.subscribed_topic_names is not None or member.assigned != updated.assigned
+                has_news = (
+                    request.subscribed_topic_names is not None
+                    or member.assigned != updated.assigned
+                    or request.member_epoch != member.epoch
+                )
                 self.result.reply(token, heartbeat_response(self, updated, with_assignment=has_news))
         if target.epoch == epoch:
             self._joins.answer_all(target, states, but=updated.member_id)

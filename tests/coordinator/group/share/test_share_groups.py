@@ -96,9 +96,8 @@ def test_the_previous_epoch_is_accepted_and_others_are_not(bench: ShareBench) ->
     bench.advance(INTERVAL_MS)
     bench.come("m2")
     assert told(bench.share_beat("m1", 2))[0] == 3
-    answer = bench.share_beat("m1", 2)
-    assert not isinstance(answer, Refused)
-    assert answer.member_epoch == 3
+    # The answer with the new epoch may have been lost, and with it the assignment. Apache Kafka sends only the epoch.
+    assert told(bench.share_beat("m1", 2)) == (3, {("t", 2), ("t", 3)})
     refused(bench, bench.share_beat("m1", 4), ErrorCode.FENCED_MEMBER_EPOCH, "greater member epoch (4)")
     refused(bench, bench.share_beat("m1", 1), ErrorCode.FENCED_MEMBER_EPOCH, "smaller member epoch (1)")
 
