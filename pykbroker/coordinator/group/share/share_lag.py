@@ -28,7 +28,7 @@ _LATEST: Final = -1
 _CONSUMER: Final = -1
 
 #: (topic, partition)
-NamedPartition = tuple[str, int]
+PartitionByName = tuple[str, int]
 #: An error, or the end.
 PartitionEnd = tuple[ErrorCode, int]
 
@@ -40,8 +40,8 @@ class EndsOfLeaders:
         self,
         loop: asyncio.AbstractEventLoop,
         node_id: int,
-        leader_of: Callable[[NamedPartition], int | None],
-        end_here: Callable[[NamedPartition], PartitionEnd],
+        leader_of: Callable[[PartitionByName], int | None],
+        end_here: Callable[[PartitionByName], PartitionEnd],
         send: Callable[[int, Any, int], asyncio.Future[Any]],
         request_timeout_ms: int,
     ) -> None:
@@ -54,9 +54,9 @@ class EndsOfLeaders:
         self._send = send
         self._request_timeout_ms = request_timeout_ms
 
-    def latest(self, partitions: Sequence[NamedPartition]) -> Later[list[PartitionEnd]]:
-        found: dict[NamedPartition, PartitionEnd] = {}
-        by_leader: dict[int, list[NamedPartition]] = {}
+    def latest(self, partitions: Sequence[PartitionByName]) -> Later[list[PartitionEnd]]:
+        found: dict[PartitionByName, PartitionEnd] = {}
+        by_leader: dict[int, list[PartitionByName]] = {}
         for partition in partitions:
             leader = self._leader_of(partition)
             if leader is None:
@@ -67,21 +67,21 @@ class EndsOfLeaders:
                 by_leader.setdefault(leader, []).append(partition)
         asked = [self._ask(leader, members) for leader, members in by_leader.items()]
 
-        def join(answers: list[dict[NamedPartition, PartitionEnd]]) -> list[PartitionEnd]:
+        def join(answers: list[dict[PartitionByName, PartitionEnd]]) -> list[PartitionEnd]:
             for answer in answers:
                 found.update(answer)
             return [found[partition] for partition in partitions]
 
         return then(gather(asked), join)
 
-    def _ask(self, leader: int, partitions: list[NamedPartition]) -> Later[dict[NamedPartition, PartitionEnd]]:
+    def _ask(self, leader: int, partitions: list[PartitionByName]) -> Later[dict[PartitionByName, PartitionEnd]]:
         topics: dict[str, ListOffsetsTopic] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
                 ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
             )
         request = ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
-        outcome: asyncio.Future[dict[NamedPartition, PartitionEnd]] = self._loop.create_future()
+        outcome: asyncio.Future[dict[PartitionByName, PartitionEnd]] = self._loop.create_future()
 
         def answered(sent: asyncio.Future[ListOffsetsResponse]) -> None:
             error = asyncio.CancelledError() if sent.cancelled() else sent.exception()
@@ -93,7 +93,9 @@ class EndsOfLeaders:
         return outcome
 
 
-def _failed(leader: int, partitions: list[NamedPartition], error: BaseException) -> dict[NamedPartition, PartitionEnd]:
+def _failed(
+    leader: int, partitions: list[PartitionByName], error: BaseException
+) -> dict[PartitionByName, PartitionEnd]:
     code = ErrorCode.NETWORK_EXCEPTION
     if isinstance(error, TimeoutError):
         code = ErrorCode.REQUEST_TIMED_OUT
@@ -103,7 +105,7 @@ def _failed(leader: int, partitions: list[NamedPartition], error: BaseException)
     return dict.fromkeys(partitions, (code, -1))
 
 
-def _ends(partitions: list[NamedPartition], response: ListOffsetsResponse) -> dict[NamedPartition, PartitionEnd]:
+def _ends(partitions: list[PartitionByName], response: ListOffsetsResponse) -> dict[PartitionByName, PartitionEnd]:
     """Return the end of each partition. A partition that the answer leaves out has an error."""
     answered = {
         (topic.name, one.partition_index): (ErrorCode.received(one.error_code), one.offset)
