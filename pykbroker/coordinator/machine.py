@@ -18,7 +18,7 @@ epoch changes. Work that began in an earlier epoch of this leadership goes on (`
 
 Grouping: operations submitted with `barrier=False` whose records no other operation needs to see (offset commits) are
 collected for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them
-first.
+first. With a function as `barrier` only the operations that need them do so (writes of the same share partition).
 
 Transactions: a Result with `transaction` is one batch of that producer, and its records are replayed as undecided.
 `end_transaction` writes the producer's marker and passes the decision to the shard in the same call. Its answer is sent
@@ -150,7 +150,7 @@ class CoordinatorRuntime(Generic[S]):
         operation: CoordinatorOperation[S],
         refusal: Refusal[Answer],
         *,
-        barrier: bool = True,
+        barrier: bool | Callable[[S], bool] = True,
         verification: object | None = None,
         waits_for_load: bool = False,
     ) -> Answer | asyncio.Future[Answer]:
@@ -158,7 +158,8 @@ class CoordinatorRuntime(Generic[S]):
         it.
 
         * `barrier`: if False, the operation does not need the collected records to be written first, and its own
-          records may be collected.
+          records may be collected. A function of the shard decides whether this operation needs them; its own records
+          may be collected in either case.
         * `verification`: the log's proof that the coordinator knows the transaction of a transactional Result.
         * `waits_for_load`: if the shard is being loaded and is ready soon, the operation waits for it
           (held_requests.py).
@@ -171,7 +172,8 @@ class CoordinatorRuntime(Generic[S]):
                 if held is not None:
                     return held
             return refusal(host)
-        if barrier and host.batch and not self._write_collected(host):
+        must_see = barrier if isinstance(barrier, bool) else bool(host.batch) and barrier(host.shard)
+        if must_see and host.batch and not self._write_collected(host):
             return refusal(ErrorCode.NOT_COORDINATOR)
         self._last_token = token = self._last_token + 1
         request = Request(refusal)
@@ -184,7 +186,7 @@ class CoordinatorRuntime(Generic[S]):
         except BaseException:
             del host.requests[token]
             raise
-        self._carry_out(host, result, collect=not barrier, verification=verification)
+        self._carry_out(host, result, collect=barrier is not True, verification=verification)
         answer: Answer | asyncio.Future[Answer] = self._answer_of(request)
         return answer
 

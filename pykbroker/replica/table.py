@@ -270,10 +270,13 @@ class ReplicaTable:
         """Wait until no thread works on a log. Call `stop` before."""
         await self.logs.ended()
 
-    def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:
+    def delete_records(
+        self, topic: str, index: int, offset: int, *, may_be_internal: bool = False
+    ) -> tuple[Partition, int, int]:
         """Carry out a DeleteRecords for one partition. Return the partition, the resulting offset, and the low
-        watermark. The deletion is complete when the low watermark has reached that offset. Raises KafkaError."""
-        if topic in INTERNAL_TOPICS:
+        watermark. The deletion is complete when the low watermark has reached that offset. `may_be_internal`: True for
+        a coordinator, False for a client. Raises KafkaError."""
+        if topic in INTERNAL_TOPICS and not may_be_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
         partition.require_leader()

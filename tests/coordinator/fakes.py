@@ -147,6 +147,12 @@ class Log:
     def load(self, offset: int, length: int) -> None:
         raise AssertionError("the loop is not to wait")
 
+    def delete_before(self, offset: int) -> None:
+        """Move the start, and forget the batches that are wholly below it."""
+        assert self.log_start_offset <= offset <= self.log_end_offset
+        self.log_start_offset = offset
+        self.batches = [batch for batch in self.batches if BatchHeader.parse(batch, 0).last_offset >= offset]
+
     def headers(self) -> list[BatchHeader]:
         return [header for batch in self.batches for _, header in iter_batches(batch)]
 

@@ -440,3 +440,25 @@ def test_codec_is_used_for_what_is_written() -> None:
     header = partition.log.headers()[0]
     assert header.compression is Codec.GZIP
     assert [bytes(record.key or b"") for record in iter_records(partition.log.batches[0], 0, header)] == [b"a"]
+
+
+def test_a_barrier_may_depend_on_the_shard(machine: Machine) -> None:
+    partition = machine.lead()
+    looked: list[list[str]] = []
+
+    def barrier(shard: Counter) -> bool:
+        looked.append(list(shard.names))
+        return len(looked) > 1
+
+    def submit(name: str) -> Any:
+        return machine.runtime.submit(0, add(name), lambda code: code, barrier=barrier)
+
+    answers = [submit("a")]
+    assert not looked, "nothing is collected that could be missed"
+    answers += [submit("b"), submit("c")]
+    # The first two are written for the third.
+    assert looked == [[], []]
+    assert [header.record_count for header in partition.log.headers()] == [2]
+    machine.loop.settle()
+    assert [header.record_count for header in partition.log.headers()] == [2, 1]
+    assert [done(answer) for answer in answers] == ["0 before", "0 before", "2 before"]

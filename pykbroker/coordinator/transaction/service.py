@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pykbroker.coordinator.java import partition_for
 from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.coordinator.repeated_work import RepeatedWork
 from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.markers import MarkerJob
 from pykbroker.coordinator.transaction.records import TopicPartition, Transaction
@@ -97,7 +98,7 @@ class TransactionService:
         self._metadata = metadata
         self._partitions = KeptCount(TRANSACTION_STATE_TOPIC, self.settings.partitions)
         self._producer_ids = producer_ids
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._work = RepeatedWork(runtime.loop)
         self._started = False
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
@@ -133,14 +134,13 @@ class TransactionService:
         self._started = True
         self._partitions.start(self._metadata.image)
         self.sender.leaders_changed()
-        self._every("abort", self.settings.abort_interval_ms, self._abort_overdue)
-        self._every("expire", self.settings.expiration_interval_ms, self._expire)
+        self._work.every(self.settings.abort_interval_ms, self._abort_overdue)
+        self._work.every(self.settings.expiration_interval_ms, self._expire)
 
     def close(self) -> None:
         """Stop, and answer the requests that wait with NOT_COORDINATOR."""
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._work.close()
         self.sender.close()
         self.coordinator.close()
 
@@ -386,14 +386,6 @@ class TransactionService:
             logger.info("%s-%d: transactional ids cannot expire now: %s", TRANSACTION_STATE_TOPIC, index, answer.name)
         elif answer:
             logger.info("%s-%d: %d transactional ids have expired", TRANSACTION_STATE_TOPIC, index, answer)
-
-    def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
-        def run() -> None:
-            if not self._closed:
-                self._every(name, interval_ms, action)
-                action()
-
-        self._timers[name] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
 
 def known_to(client_version: int, fenced_from: int, code: ErrorCode) -> ErrorCode:
