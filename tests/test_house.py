@@ -133,6 +133,7 @@ SAME_MODULE = {
     "service": "one for each kind of coordinator",
     "settings": "what a room reads of the configuration, once: the groups, and TLS",
     "shard": "one for each kind of coordinator",
+    "share": "share groups, and the state of their partitions: a room of each of the two coordinators",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",
     "transactions": "what a client asks, the tool, and the command",

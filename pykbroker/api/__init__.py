@@ -82,6 +82,11 @@ TABLE: tuple[ServedApi, ...] = (
     ServedApi(ApiKey.ADD_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.REMOVE_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.UPDATE_RAFT_VOTER, On.CONTROLLER),
+    ServedApi(ApiKey.INITIALIZE_SHARE_GROUP_STATE, On.BROKER),
+    ServedApi(ApiKey.READ_SHARE_GROUP_STATE, On.BROKER),
+    ServedApi(ApiKey.WRITE_SHARE_GROUP_STATE, On.BROKER),
+    ServedApi(ApiKey.DELETE_SHARE_GROUP_STATE, On.BROKER),
+    ServedApi(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, On.BROKER),
 )
 
 

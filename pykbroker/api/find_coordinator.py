@@ -1,21 +1,17 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
-It finds coordinators of groups and transactional ids. Their internal topics are created at the first request, and until
-then the response is COORDINATOR_NOT_AVAILABLE. Share groups are not supported yet, and a valid key of a share group
-gets COORDINATOR_NOT_AVAILABLE.
+It finds coordinators of groups, of transactional ids, and of the state of share partitions, for which only brokers ask.
+Their internal topics are created at the first request, and until then the response is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
-import re
-
 from pykbroker.client_view.leader_hints import ReachableBroker, node_on_listener
-from pykbroker.coordinator.group.service import GroupService
-from pykbroker.coordinator.transaction.service import TransactionService
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey, parse_share_partition_key
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
-from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.topic_creation.auto_create import ensure_topic
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -27,7 +23,6 @@ SHARE = 2
 
 _SEVERAL_KEYS_FROM = 4
 _SHARE_FROM = 6
-_SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:[0-9]+")
 _NOWHERE = ReachableBroker(-1, "", -1, None)
 
 
@@ -74,22 +69,19 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        # A valid key is group:topic id:partition.
-        raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE if _SHARE_KEY.fullmatch(key) else ErrorCode.INVALID_REQUEST
-        )
     services = ctx.services
     topics = services.metadata.image.topics
-    service: GroupService | TransactionService
     if key_type == GROUP:
-        topic, service = GROUP_METADATA_TOPIC, services.groups
+        topic, index = GROUP_METADATA_TOPIC, services.groups.partition_of(key)
+    elif key_type == TRANSACTION:
+        topic, index = TRANSACTION_STATE_TOPIC, services.transactions.partition_of(key)
     else:
-        topic, service = TRANSACTION_STATE_TOPIC, services.transactions
+        topic, index = SHARE_STATE_TOPIC, services.share_coordinator.partition_of(_share_partition(key))
     if topic not in topics.by_name:
         # The client asks again; the response does not wait for the controller.
         ensure_topic(services, topic)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = topics.partition(topic, service.partition_of(key))
+    partition = topics.partition(topic, index)
     node = (
         node_on_listener(services.metadata.image, partition.leader, ctx.listener_name)
         if partition is not None
@@ -98,6 +90,13 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return node
+
+
+def _share_partition(key: str) -> SharePartitionKey:
+    try:
+        return parse_share_partition_key(key)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 HANDLERS = Handlers(handle)

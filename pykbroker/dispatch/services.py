@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykbroker.config.typed_config import Config
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
+    from pykbroker.coordinator.share.service import ShareCoordinatorService
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
     from pykbroker.coordinator.transaction.service import TransactionService
     from pykbroker.coordinator.transaction.verifier import Verifier
@@ -62,6 +63,7 @@ class BrokerServices(Services):
     replicas: ReplicaTable
     groups: GroupService
     transactions: TransactionService
+    share_coordinator: ShareCoordinatorService
     verifier: Verifier
     batch_checks: BatchChecks
     markers: MarkerWriter

@@ -16,6 +16,7 @@ from pykbroker.api import rows
 from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.config.typed_config import Config
 from pykbroker.coordinator.group.service import GroupService
+from pykbroker.coordinator.share.service import ShareCoordinatorService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
@@ -187,6 +188,7 @@ class BrokerHalf:
             replicas=replicas,
             groups=groups,
             transactions=transactions,
+            share_coordinator=ShareCoordinatorService(runtime, config, replicas, metadata),
             verifier=Verifier(runtime, live.current, node_id, metadata, transactions, self._channels.send),
             batch_checks=BatchChecks(runtime),
             markers=markers,
@@ -218,6 +220,7 @@ class BrokerHalf:
             metadata.add_publisher(self._dead)
         parts.add("channels to brokers", self._channels.close)
         parts.add("transaction coordinator", services.transactions.close)
+        parts.add("share coordinator", services.share_coordinator.close)
         parts.add("directory assignments", self.assignments.close)
         parts.add("changes of ISRs", self._isr_changes.close)
         lease.follow()
@@ -234,6 +237,7 @@ class BrokerHalf:
         metadata.add_publisher(replicas)
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
+        metadata.add_publisher(services.share_coordinator)
         for name, level in not_served(metadata.image).items():
             # Every new cluster has such features, as with Apache Kafka, so an operator learns nothing from it.
             logger.debug("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
@@ -267,6 +271,7 @@ class BrokerHalf:
         cleaner.start()
         services.groups.start()
         services.transactions.start()
+        services.share_coordinator.start()
         await lease.ready_to_unfence()
         # The ACLs are loaded by now, because the image has this broker's registration. early.start.listeners opens no
         # listener of a broker earlier.

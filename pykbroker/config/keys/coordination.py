@@ -195,32 +195,45 @@ SHARE = in_area(
     Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM),
     #: A member of a share group that sends no heartbeat for this long is removed.
     Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
-    #: How long the share coordinator gathers records before it writes them; -1 adapts to the load, 0 does not wait.
-    Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM),
-    #: Largest buffer that the share coordinator keeps for its next batch.
+    #: How long the share coordinator gathers records before it writes them. -1: the writes that arrive in one turn of
+    #: the event loop become one batch. 0: it does not wait.
+    Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, acts=True),
+    #: Largest buffer that Apache Kafka's share coordinator keeps for its next batch. pykbroker keeps none: accepted, no
+    #: effect.
     Key("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE),
     #: How often share partitions without traffic get a new snapshot, so that older records can be deleted.
-    Key("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
-    #: How much of the share state topic is read at a time when a coordinator takes over a partition of it.
-    Key("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
-    #: How many updates are written between two snapshots of a share partition.
-    Key("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500), MEDIUM),
+    Key(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        INT,
+        300_000,
+        at_least(1),
+        LOW,
+        internal=True,
+        acts=True,
+    ),
+    #: How much of the share state topic is read at a time when a coordinator takes over a partition of it; never more
+    #: than 64 KiB, because other requests wait during a read.
+    Key("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, acts=True),
+    #: How many updates are written between two snapshots of a share partition. More of them load slower, fewer of them
+    #: write more bytes.
+    Key("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500), MEDIUM, acts=True),
     #: Codec of the share state topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-    Key("share.coordinator.state.topic.compression.codec", INT, 0, None, HIGH),
+    Key("share.coordinator.state.topic.compression.codec", INT, 0, None, HIGH, acts=True),
     #: min.insync.replicas of the share state topic.
     Key("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH, acts=True),
     #: Partitions of the share state topic. Must not change once the topic exists.
     Key("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH, acts=True),
     #: How often records that no snapshot needs are cut off the share state topic.
-    Key("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
+    Key("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, at_least(1), LOW, internal=True, acts=True),
     #: Replicas of the share state topic. With fewer brokers the topic is not created and share groups do not work.
     Key("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH, acts=True),
     #: Segment size of the share state topic.
     Key("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH, acts=True),
-    #: Threads of the share coordinator in Apache Kafka; pykbroker accepts the value.
+    #: Threads of the share coordinator in Apache Kafka. The key has no effect here, because pykbroker runs the
+    #: coordinator on its event loop.
     Key("share.coordinator.threads", INT, 1, at_least(1), MEDIUM),
     #: How long a write of share state waits until it is replicated.
-    Key("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH),
+    Key("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH, acts=True),
     #: After how many finished ShareFetch requests Apache Kafka sweeps those that waited with them.
     Key("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, MEDIUM),
 )

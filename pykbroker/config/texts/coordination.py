@@ -147,15 +147,19 @@ group.share.record.lock.duration.ms
 group.share.session.timeout.ms
     A member of a share group that sends no heartbeat for this long is removed.
 share.coordinator.append.linger.ms
-    How long the share coordinator gathers records before it writes them; -1 adapts to the load, 0 does not wait.
+    How long the share coordinator gathers records before it writes them. -1: the writes that arrive in one turn of the
+    event loop become one batch. 0: it does not wait.
 share.coordinator.cached.buffer.max.bytes
-    Largest buffer that the share coordinator keeps for its next batch.
+    Largest buffer that Apache Kafka's share coordinator keeps for its next batch. pykbroker keeps none: accepted, no
+    effect.
 share.coordinator.cold.partition.snapshot.interval.ms
     How often share partitions without traffic get a new snapshot, so that older records can be deleted.
 share.coordinator.load.buffer.size
-    How much of the share state topic is read at a time when a coordinator takes over a partition of it.
+    How much of the share state topic is read at a time when a coordinator takes over a partition of it; never more than
+    64 KiB, because other requests wait during a read.
 share.coordinator.snapshot.update.records.per.snapshot
-    How many updates are written between two snapshots of a share partition.
+    How many updates are written between two snapshots of a share partition. More of them load slower, fewer of them
+    write more bytes.
 share.coordinator.state.topic.compression.codec
     Codec of the share state topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 share.coordinator.state.topic.min.isr
@@ -169,7 +173,8 @@ share.coordinator.state.topic.replication.factor
 share.coordinator.state.topic.segment.bytes
     Segment size of the share state topic.
 share.coordinator.threads
-    Threads of the share coordinator in Apache Kafka; pykbroker accepts the value.
+    Threads of the share coordinator in Apache Kafka. The key has no effect here, because pykbroker runs the coordinator
+    on its event loop.
 share.coordinator.write.timeout.ms
     How long a write of share state waits until it is replicated.
 share.fetch.purgatory.purge.interval.requests

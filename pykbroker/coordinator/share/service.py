@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 D = TypeVar("D")
-#: What an operation does with one share partition and the request's data about it. The last two arguments are the time
-#: and the Result for the records.
+#: The action of an operation for one share partition, with the request's data about it. The last two arguments are the
+#: time and the Result for the records.
 Act: TypeAlias = Callable[[ShareStateShard, SharePartitionKey, D, int, Result], StateAnswer]
 #: By topic id and partition, in the order of Apache Kafka's answer.
 StateAnswers: TypeAlias = dict[bytes, dict[int, StateAnswer]]
 #: The topic id, the partition, and the data of one entry of a request.
-Asked: TypeAlias = Sequence[tuple[bytes, int, D]]
+RequestEntries: TypeAlias = Sequence[tuple[bytes, int, D]]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class ShareCoordinatorService:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def initialize(self, group_id: str, asked: Asked[tuple[int, int]]) -> Later[StateAnswers]:
+    def initialize(self, group_id: str, asked: RequestEntries[tuple[int, int]]) -> Later[StateAnswers]:
         """Begin the state of share partitions anew. The data of each: its state epoch and its start offset, -1 if the
         start is not known yet."""
 
@@ -154,7 +154,7 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to initialize share group state: ")
 
-    def write(self, group_id: str, asked: Asked[StateWrite]) -> Later[StateAnswers]:
+    def write(self, group_id: str, asked: RequestEntries[StateWrite]) -> Later[StateAnswers]:
         """Write what the leaders of share partitions have changed. The answer comes when it is committed."""
 
         def act(
@@ -164,7 +164,7 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to write share group state: ")
 
-    def read(self, group_id: str, asked: Asked[int]) -> Later[StateAnswers]:
+    def read(self, group_id: str, asked: RequestEntries[int]) -> Later[StateAnswers]:
         """Return the state of share partitions for leaders that load them. The data of each: its leader epoch, by which
         earlier leaders are fenced, or -1."""
 
@@ -173,7 +173,7 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to read share group state: ")
 
-    def read_summary(self, group_id: str, asked: Asked[int]) -> Later[StateAnswers]:
+    def read_summary(self, group_id: str, asked: RequestEntries[int]) -> Later[StateAnswers]:
         """Return the state of share partitions for the coordinator of the group, which shows start offsets and lags.
         The leader epoch, the data of each, is not looked at."""
 
@@ -182,7 +182,7 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to read share group state summary: ")
 
-    def delete(self, group_id: str, asked: Asked[None]) -> Later[StateAnswers]:
+    def delete(self, group_id: str, asked: RequestEntries[None]) -> Later[StateAnswers]:
         """Remove the state of share partitions. Unknown ones are no error."""
 
         def act(shard: ShareStateShard, key: SharePartitionKey, data: None, now_ms: int, result: Result) -> StateAnswer:
@@ -190,7 +190,7 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to delete share group state: ")
 
-    def _run(self, group_id: str, asked: Asked[D], act: Act[D], failed: str) -> Later[StateAnswers]:
+    def _run(self, group_id: str, asked: RequestEntries[D], act: Act[D], failed: str) -> Later[StateAnswers]:
         """Run `act` on each share partition. `failed` begins the message of an error that the coordinator has with its
         log."""
         keys: list[SharePartitionKey] = []
@@ -201,7 +201,9 @@ class ShareCoordinatorService:
         answers: Later[list[list[StateAnswer]]] = gather(parts)
         return then(answers, lambda found: _by_topic(zip(keys, (one for each in found for one in each), strict=True)))
 
-    def _parts(self, group_id: str, asked: Asked[D]) -> Iterable[tuple[int, list[tuple[SharePartitionKey, D]]]]:
+    def _parts(
+        self, group_id: str, asked: RequestEntries[D]
+    ) -> Iterable[tuple[int, list[tuple[SharePartitionKey, D]]]]:
         """Return the operations of a request: the partition of `__share_group_state`, and the share partitions in it,
         each once."""
         rounds: list[dict[int, list[tuple[SharePartitionKey, D]]]] = []

@@ -63,7 +63,7 @@ class StateAnswer(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """What a share partition's leader writes. The batches may overlap and be in any order."""
+    """A write of a share partition's leader. The batches may overlap and be in any order."""
 
     state_epoch: int
     leader_epoch: int

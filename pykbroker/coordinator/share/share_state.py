@@ -1,4 +1,4 @@
-"""What the share coordinator keeps of one share partition, and how its records change it; pure (KIP-932).
+"""The state of one share partition at the share coordinator, and its change by records; pure (KIP-932).
 
 A snapshot holds everything. An update holds what one write changed, and is applied to the snapshot before it: it sets
 the start offset and the leader epoch unless they are -1, and its batches are merged. An update holds no state epoch,
@@ -63,7 +63,7 @@ def initial_state(state_epoch: int, start_offset: int, snapshot_epoch: int, now_
 
 
 def after_update(state: ShareState | None, update: StateUpdate) -> ShareState:
-    """Return the state after an update. None: its snapshot is missing, and the update is all that is known."""
+    """Return the state after an update. `state` is None if its snapshot is missing and only the update is known."""
     if state is None:
         return ShareState(
             snapshot_epoch=update.snapshot_epoch,

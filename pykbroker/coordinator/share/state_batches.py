@@ -1,7 +1,8 @@
 """The delivery states of ranges of offsets, as a share partition's leader writes them, and their merge; pure.
 
-Where two batches overlap, the one with the higher (delivery count, delivery state) holds: a record is delivered more
-and more often, and within one delivery its state only goes on to a final one (Kafka's PersisterStateBatchCombiner).
+Where two batches overlap, the one with the higher (delivery count, delivery state) holds (Kafka's
+PersisterStateBatchCombiner). The reason is that a delivery raises the count, and that within one delivery the state
+only goes on to a final one.
 
 Responsible for lists of batches in which each offset has one state. Not responsible for the meaning of the states
 (share_partitions/), nor for when batches are written.

@@ -52,9 +52,9 @@ class ShareBench:
     ) -> None:
         self.properties = properties or {}
         self.make_shard = make_shard
-        self.world = World() if previous is None else previous.world
+        self.world: World = World() if previous is None else previous.world
         self.loop = self.world.loop
-        self.metadata = MetadataView() if previous is None else previous.metadata
+        self.metadata: MetadataView = MetadataView() if previous is None else previous.metadata
         self.replicas = StateReplicas(SHARE_STATE_TOPIC)
         if previous is not None:
             self.replicas.stored = previous.replicas.stored

@@ -36,7 +36,7 @@ TOPICS = {ONE: 2, OTHER: 1}
 KEYS = [SharePartitionKey(GROUP, topic, index) for topic, count in TOPICS.items() for index in range(count)]
 MOST_OFFSET = 12
 STEP_MS = 20_000
-#: What a request gets whose records were not committed in time, or at the end of a leadership.
+#: The errors of a request whose records were not committed in time, or before the end of a leadership.
 NOT_COMMITTED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 some_key = st.sampled_from([KEYS[0], KEYS[0], *KEYS])
@@ -322,7 +322,7 @@ class Life(RuleBasedStateMachine):
         self.settle()
 
     def prunes(self) -> None:
-        """Everything that no share partition needs is deleted, and nothing else."""
+        """Let time pass until a pruning. It deletes the records that no share partition needs, and no others."""
         start = self.bench.partition.log.log_start_offset
         needed = self.needed()
         self.bench.loop.advance(STEP_MS / 1000)

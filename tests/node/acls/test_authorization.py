@@ -35,6 +35,7 @@ from pykbroker_wire.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_state,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -57,6 +58,7 @@ from pykbroker_wire.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -70,6 +72,8 @@ from pykbroker_wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    read_share_group_state,
+    read_share_group_state_summary,
     remove_raft_voter,
     sync_group,
     txn_offset_commit,
@@ -77,8 +81,10 @@ from pykbroker_wire.messages import (
     update_features,
     update_raft_voter,
     vote,
+    write_share_group_state,
     write_txn_markers,
 )
+from pykbroker_wire.primitives import uuid_to_str
 from pykbroker_wire.records.batch import build_batch
 from testkit.nodes.sim import Sim
 from tests.deny_all import DenyAll
@@ -177,6 +183,8 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     )
     yield find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), None, GROUP
     yield find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), None, TRANSACTION
+    share_key = f"g:{uuid_to_str(topic_id)}:0"
+    yield find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=[share_key]), None, CLUSTER
     protocols = [join_group.JoinGroupRequestProtocol(name="range")]
     yield (
         join_group.JoinGroupRequest(
@@ -250,6 +258,34 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     )
     yield describe_transactions.DescribeTransactionsRequest(transactional_ids=["x"]), None, TRANSACTION
     yield list_transactions.ListTransactionsRequest(), None, None
+    initial = initialize_share_group_state.InitializeStateData(
+        topic_id=topic_id, partitions=[initialize_share_group_state.PartitionData()]
+    )
+    yield (
+        initialize_share_group_state.InitializeShareGroupStateRequest(group_id="g", topics=[initial]),
+        None,
+        CLUSTER,
+    )
+    read = read_share_group_state.ReadStateData(
+        topic_id=topic_id, partitions=[read_share_group_state.PartitionData(leader_epoch=-1)]
+    )
+    yield read_share_group_state.ReadShareGroupStateRequest(group_id="g", topics=[read]), None, CLUSTER
+    written = write_share_group_state.WriteStateData(
+        topic_id=topic_id, partitions=[write_share_group_state.PartitionData()]
+    )
+    yield write_share_group_state.WriteShareGroupStateRequest(group_id="g", topics=[written]), None, CLUSTER
+    gone = delete_share_group_state.DeleteStateData(
+        topic_id=topic_id, partitions=[delete_share_group_state.PartitionData()]
+    )
+    yield delete_share_group_state.DeleteShareGroupStateRequest(group_id="g", topics=[gone]), None, CLUSTER
+    short = read_share_group_state_summary.ReadStateSummaryData(
+        topic_id=topic_id, partitions=[read_share_group_state_summary.PartitionData()]
+    )
+    yield (
+        read_share_group_state_summary.ReadShareGroupStateSummaryRequest(group_id="g", topics=[short]),
+        None,
+        CLUSTER,
+    )
     yield (
         offset_for_leader_epoch.OffsetForLeaderEpochRequest(
             replica_id=-1,
