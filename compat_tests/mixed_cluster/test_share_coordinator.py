@@ -1,0 +1,300 @@
+"""The state of share groups moves between Apache Kafka and pykbroker, while Apache Kafka serves the groups.
+
+Node 1 is Apache Kafka. It leads the consumed topic and coordinates the groups, so its share-partition leader is the
+client of both coordinators. Node 2 is pykbroker; the controller is pykbroker's, in a process of its own. Snapshots
+come after few updates, and redundant records are deleted each second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import AcknowledgeType, ShareConsumer
+
+from compat_tests.mixed_cluster.conftest import NewCluster
+from compat_tests.mixed_cluster.members import Cluster, Member
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import read_share_group_state as reading
+from pykbroker_wire.messages import read_share_group_state_summary as summing
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.primitives import uuid_to_str
+from testkit.nodes.nodes import GROUP, eventually
+from testkit.nodes.wire import GROUP as GROUP_CONFIGS
+from testkit.nodes.wire import Wire, batch
+
+pytestmark = pytest.mark.slow
+
+CONTROLLER, KAFKA, OURS = 10, 1, 2
+OTHER = {KAFKA: OURS, OURS: KAFKA}
+OFFSETS, SHARES = "__consumer_offsets", "__share_group_state"
+SHARE = 2
+EARLIEST = -2
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.snapshot.update.records.per.snapshot": "4",
+    "share.coordinator.state.topic.prune.interval.ms": "1000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "2000",
+    "group.share.assignment.interval.ms": "0",
+    "log.initial.task.delay.ms": "500",
+}
+#: The answers while a coordinator is found or loads.
+NOT_YET = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
+    members = {
+        CONTROLLER: Member("pykbroker", "controller"),
+        KAFKA: Member("kafka", "broker"),
+        OURS: Member("pykbroker", "broker"),
+    }
+    with new_cluster(members, settings=SETTINGS) as made:
+        made.start_all()
+        made.serving(KAFKA, OURS)
+        with Wire(made.address(OURS)) as wire:
+            for kind, key in ((GROUP, "any"), (SHARE, "any:AAAAAAAAAAAAAAAAAAAAAQ:0")):
+                request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+                eventually(f"coordinator {kind}", lambda: not wire.call(request).coordinators[0].error_code)  # noqa: B023
+        made.move(OFFSETS, KAFKA)
+        yield made
+
+
+class Kept(NamedTuple):
+    """The state of a share partition. `offsets` has delivery count and state of each offset that is not in its first
+    state."""
+
+    state_epoch: int
+    leader_epoch: int
+    start: int
+    complete: int
+    offsets: dict[int, tuple[int, int]]
+
+
+class SharePartition:
+    """One share partition as a broker asks for it, and a consumer that acknowledges explicitly."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        self.group = f"{name}:group"
+        self.topic = cluster.create(name, (KAFKA, OURS))
+        self.produced = 0
+        with Wire(cluster.address(KAFKA)) as wire:
+            self.topic_id = wire.metadata(self.topic).topics[0].topic_id
+            wire.alter(GROUP_CONFIGS, self.group, {"share.auto.offset.reset": "earliest"})
+        self.accepted: set[int] = set()
+        self.delivered: dict[int, int] = {}
+        self.consumer = ShareConsumer(
+            {
+                "bootstrap.servers": cluster.address(KAFKA),
+                "group.id": self.group,
+                "share.acknowledgement.mode": "explicit",
+                "log_level": 0,
+            }
+        )
+        self.consumer.subscribe([self.topic])
+
+    def close(self) -> None:
+        self.consumer.close()
+
+    def produce(self, count: int) -> None:
+        with Wire(self.cluster.address(KAFKA)) as wire:
+            for _ in range(count):
+                assert wire.produce(self.topic, batch(b"%d" % self.produced)).error_code == ErrorCode.NONE
+                self.produced += 1
+
+    def consume(self, count: int) -> None:
+        """Produce records, and consume and accept all of them. Each fifth one is released once before. No accepted
+        record may come again, and delivery counts must be exact."""
+        self.produce(count)
+
+        def all_accepted() -> bool:
+            taken: list[tuple[int, bool]] = []
+            for message in self.consumer.poll(1.0) or ():
+                assert message.error() is None, message.error()
+                offset = message.offset()
+                assert offset is not None
+                assert offset not in self.accepted, f"{offset} was accepted and came again"
+                times = self.delivered[offset] = self.delivered.get(offset, 0) + 1
+                assert message.delivery_count() == times, (offset, message.delivery_count(), times)
+                accepts = offset % 5 != 0 or times > 1
+                self.consumer.acknowledge(message, AcknowledgeType.ACCEPT if accepts else AcknowledgeType.RELEASE)
+                taken.append((offset, accepts))
+            if taken:
+                failed = [error for error in self.consumer.commit_sync(30.0).values() if error is not None]
+                assert not failed
+                self.accepted.update(offset for offset, accepts in taken if accepts)
+            return len(self.accepted) == self.produced
+
+        eventually(f"{self.produced} records of {self.topic} are accepted", all_accepted)
+
+    def coordinator(self) -> int:
+        """Return the node of the share coordinator, when both nodes return the same."""
+        key = f"{self.group}:{uuid_to_str(self.topic_id)}:0"
+
+        def look() -> int | None:
+            found = set()
+            for _, wire in self.cluster.wires():
+                answer = wire.call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key])).coordinators[0]
+                found.add(-1 if answer.error_code else answer.node_id)
+            return found.pop() if len(found) == 1 and -1 not in found else None
+
+        return eventually("all name the same share coordinator", look)
+
+    def kept(self) -> Kept:
+        """Return the state at its coordinator."""
+        node = self.coordinator()
+        read = self._ask(
+            node,
+            reading.ReadShareGroupStateRequest(
+                group_id=self.group,
+                topics=[
+                    reading.ReadStateData(
+                        topic_id=self.topic_id, partitions=[reading.PartitionData(partition=0, leader_epoch=-1)]
+                    )
+                ],
+            ),
+        )
+        short = self._ask(
+            node,
+            summing.ReadShareGroupStateSummaryRequest(
+                group_id=self.group,
+                topics=[
+                    summing.ReadStateSummaryData(
+                        topic_id=self.topic_id, partitions=[summing.PartitionData(partition=0, leader_epoch=-1)]
+                    )
+                ],
+            ),
+        )
+        assert (read.state_epoch, read.start_offset) == (short.state_epoch, short.start_offset)
+        return Kept(
+            short.state_epoch,
+            short.leader_epoch,
+            short.start_offset,
+            short.delivery_complete_count,
+            {
+                offset: (each.delivery_count, each.delivery_state)
+                for each in read.state_batches
+                for offset in range(each.first_offset, each.last_offset + 1)
+            },
+        )
+
+    def _ask(self, node: int, request: Any) -> Any:
+        def look() -> Any:
+            with Wire(self.cluster.address(node)) as wire:
+                (topic,) = wire.call(request).results
+            (found,) = topic.partitions
+            if found.error_code in NOT_YET:
+                return None
+            assert found.error_code == ErrorCode.NONE, found
+            return found
+
+        return eventually("the share coordinator answers", look)
+
+
+@pytest.fixture
+def partition(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[SharePartition]:
+    made = SharePartition(cluster, request.node.originalname.replace("_", "-"))
+    yield made
+    made.close()
+
+
+def log_start(cluster: Cluster, node: int) -> int:
+    """Return the first offset of the state's topic on its leader."""
+    part = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=SHARES, partitions=[part])])
+    with Wire(cluster.address(node)) as wire:
+        offset: int = wire.call(request).topics[0].partitions[0].offset
+    return offset
+
+
+def pruned(cluster: Cluster, node: int, before: int) -> None:
+    eventually("redundant records are deleted", lambda: log_start(cluster, node) > before)
+
+
+def test_the_coordinator_moves_between_both(cluster: Cluster, partition: SharePartition) -> None:
+    cluster.move(SHARES, OURS)
+    partition.consume(20)
+    for node in (KAFKA, OURS, KAFKA, OURS):
+        before = partition.kept()
+        cluster.move(SHARES, node)
+        assert partition.coordinator() == node
+        assert partition.kept() == before
+        # The start is written with the next change, so the last records are states of offsets.
+        assert before.offsets
+        partition.consume(20)
+    assert partition.kept().start >= partition.produced - 40
+    assert not cluster.complaints()
+
+
+def test_what_is_left_after_pruning_is_read_by_the_other(cluster: Cluster, partition: SharePartition) -> None:
+    """A second group without traffic does not keep the records of the first, and keeps its state."""
+    cluster.move(SHARES, OURS)
+    cold = SharePartition(cluster, "cold")
+    try:
+        cold.consume(7)
+        rest = cold.kept()
+        for node in (OURS, KAFKA, OURS):
+            cluster.move(SHARES, node)
+            start = log_start(cluster, node)
+            # So many writes cause a snapshot. It shows that there is traffic, and then the cold ones get one too.
+            for _ in range(8):
+                partition.consume(4)
+            pruned(cluster, node, start)
+            partition.consume(10)
+            before = partition.kept()
+            cluster.move(SHARES, OTHER[node])
+            assert partition.kept() == before
+            assert cold.kept() == rest
+        cold.consume(5)
+    finally:
+        cold.close()
+    assert not cluster.complaints()
+
+
+def test_our_coordinator_is_killed(cluster: Cluster, partition: SharePartition) -> None:
+    cluster.move(SHARES, OURS)
+    partition.consume(20)
+    before = partition.kept()
+    cluster.in_sync(SHARES)
+    cluster.kill(OURS)
+    partition.consume(10)
+    cluster.start(OURS)
+    cluster.in_sync(SHARES, partition.topic)
+    cluster.move(SHARES, OURS)
+    assert partition.kept().start > before.start
+    partition.consume(10)
+    # The only replica in sync comes back.
+    before = partition.kept()
+    cluster.stop(OURS)
+    cluster.start(OURS)
+    cluster.in_sync(SHARES, partition.topic)
+    cluster.move(SHARES, OURS)
+    assert partition.kept() == before
+    partition.consume(10)
+
+
+def test_the_leader_is_fenced_when_it_moves(cluster: Cluster, partition: SharePartition) -> None:
+    """Apache Kafka restarts. Its share-partition leader reads the state here with a higher leader epoch, and records
+    that were released before come with the next count."""
+    cluster.move(SHARES, OURS)
+    partition.consume(12)
+    before = partition.kept()
+    cluster.stop(KAFKA)
+    cluster.start(KAFKA)
+    cluster.in_sync(SHARES, OFFSETS, partition.topic)
+    cluster.move(partition.topic, KAFKA)
+    cluster.move(OFFSETS, KAFKA)
+    cluster.move(SHARES, OURS)
+    partition.consume(12)
+    after = partition.kept()
+    assert after.leader_epoch > before.leader_epoch
+    assert after.start > before.start
