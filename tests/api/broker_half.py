@@ -50,6 +50,7 @@ class Half:
             replicas=self.replicas,
             groups=nothing,
             transactions=nothing,
+            share_coordinator=nothing,
             verifier=nothing,
             batch_checks=BatchChecks(self.world.runtime),
             markers=nothing,
