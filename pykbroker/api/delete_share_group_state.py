@@ -5,7 +5,7 @@ A share group's coordinator sends it when the group or its offsets are deleted. 
 
 from __future__ import annotations
 
-from pykbroker.coordinator.share.service import StateAnswers, refused
+from pykbroker.coordinator.share.service import AnswersByPartition, refused
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.runtime.later import Later, then
@@ -28,7 +28,7 @@ def handle(ctx: BrokerContext, request: DeleteShareGroupStateRequest) -> Later[D
     return then(ctx.services.share_coordinator.delete(request.group_id, asked), _response)
 
 
-def _response(answers: StateAnswers) -> DeleteShareGroupStateResponse:
+def _response(answers: AnswersByPartition) -> DeleteShareGroupStateResponse:
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(

@@ -5,7 +5,7 @@ A share group's coordinator sends it before the group may read a partition, and 
 
 from __future__ import annotations
 
-from pykbroker.coordinator.share.service import StateAnswers, refused
+from pykbroker.coordinator.share.service import AnswersByPartition, refused
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.runtime.later import Later, then
@@ -32,7 +32,7 @@ def handle(ctx: BrokerContext, request: InitializeShareGroupStateRequest) -> Lat
     return then(ctx.services.share_coordinator.initialize(request.group_id, asked), _response)
 
 
-def _response(answers: StateAnswers) -> InitializeShareGroupStateResponse:
+def _response(answers: AnswersByPartition) -> InitializeShareGroupStateResponse:
     return InitializeShareGroupStateResponse(
         results=[
             InitializeStateResult(

@@ -6,8 +6,8 @@ then on.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.share.service import StateAnswers, refused
-from pykbroker.coordinator.share.shard import StateAnswer
+from pykbroker.coordinator.share.service import AnswersByPartition, refused
+from pykbroker.coordinator.share.shard import StateOutcome
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.runtime.later import Later, then
@@ -33,7 +33,7 @@ def handle(ctx: BrokerContext, request: ReadShareGroupStateRequest) -> Later[Rea
     return then(ctx.services.share_coordinator.read(request.group_id, asked), _response)
 
 
-def _response(answers: StateAnswers) -> ReadShareGroupStateResponse:
+def _response(answers: AnswersByPartition) -> ReadShareGroupStateResponse:
     return ReadShareGroupStateResponse(
         results=[
             ReadStateResult(
@@ -44,7 +44,7 @@ def _response(answers: StateAnswers) -> ReadShareGroupStateResponse:
     )
 
 
-def _result(index: int, answer: StateAnswer) -> PartitionResult:
+def _result(index: int, answer: StateOutcome) -> PartitionResult:
     result = PartitionResult(partition=index, error_code=answer.code, error_message=answer.message)
     if (state := answer.state) is not None:
         result.state_epoch = state.state_epoch

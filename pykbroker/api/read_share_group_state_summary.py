@@ -5,8 +5,8 @@ A share group's coordinator sends it to describe the group's offsets. State that
 
 from __future__ import annotations
 
-from pykbroker.coordinator.share.service import StateAnswers, refused
-from pykbroker.coordinator.share.shard import StateAnswer
+from pykbroker.coordinator.share.service import AnswersByPartition, refused
+from pykbroker.coordinator.share.shard import StateOutcome
 from pykbroker.coordinator.share.share_state import UNKNOWN_COUNT
 from pykbroker.coordinator.share.state_batches import NO_START
 from pykbroker.dispatch.context import BrokerContext
@@ -33,7 +33,7 @@ def handle(ctx: BrokerContext, request: ReadShareGroupStateSummaryRequest) -> La
     return then(ctx.services.share_coordinator.read_summary(request.group_id, asked), _response)
 
 
-def _response(answers: StateAnswers) -> ReadShareGroupStateSummaryResponse:
+def _response(answers: AnswersByPartition) -> ReadShareGroupStateSummaryResponse:
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(
@@ -44,7 +44,7 @@ def _response(answers: StateAnswers) -> ReadShareGroupStateSummaryResponse:
     )
 
 
-def _result(index: int, answer: StateAnswer) -> PartitionResult:
+def _result(index: int, answer: StateOutcome) -> PartitionResult:
     if answer.code:
         return PartitionResult(partition=index, error_code=answer.code, error_message=answer.message)
     state = answer.state

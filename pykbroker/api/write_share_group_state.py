@@ -6,7 +6,7 @@ change is committed. A write of version 0 makes the count unknown.
 
 from __future__ import annotations
 
-from pykbroker.coordinator.share.service import StateAnswers, refused
+from pykbroker.coordinator.share.service import AnswersByPartition, refused
 from pykbroker.coordinator.share.shard import StateWrite
 from pykbroker.coordinator.share.state_batches import PersistedBatch
 from pykbroker.dispatch.context import BrokerContext
@@ -45,7 +45,7 @@ def _write(data: PartitionData) -> StateWrite:
     )
 
 
-def _response(answers: StateAnswers) -> WriteShareGroupStateResponse:
+def _response(answers: AnswersByPartition) -> WriteShareGroupStateResponse:
     return WriteShareGroupStateResponse(
         results=[
             WriteStateResult(

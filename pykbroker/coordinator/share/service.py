@@ -28,7 +28,7 @@ from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.repeated_work import RepeatedWork
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.coordinator.share import records
-from pykbroker.coordinator.share.shard import ShareStateShard, StateAnswer, StateWrite
+from pykbroker.coordinator.share.shard import ShareStateShard, StateOutcome, StateWrite
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.features import share_version
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
@@ -50,9 +50,9 @@ logger = logging.getLogger(__name__)
 D = TypeVar("D")
 #: The action of an operation for one share partition, with the request's data about it. The last two arguments are the
 #: time and the Result for the records.
-Act: TypeAlias = Callable[[ShareStateShard, SharePartitionKey, D, int, Result], StateAnswer]
+Act: TypeAlias = Callable[[ShareStateShard, SharePartitionKey, D, int, Result], StateOutcome]
 #: By topic id and partition, in the order of Apache Kafka's answer.
-StateAnswers: TypeAlias = dict[bytes, dict[int, StateAnswer]]
+AnswersByPartition: TypeAlias = dict[bytes, dict[int, StateOutcome]]
 #: The topic id, the partition, and the data of one entry of a request.
 RequestEntries: TypeAlias = Sequence[tuple[bytes, int, D]]
 
@@ -143,62 +143,64 @@ class ShareCoordinatorService:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def initialize(self, group_id: str, asked: RequestEntries[tuple[int, int]]) -> Later[StateAnswers]:
+    def initialize(self, group_id: str, asked: RequestEntries[tuple[int, int]]) -> Later[AnswersByPartition]:
         """Begin the state of share partitions anew. The data of each: its state epoch and its start offset, -1 if the
         start is not known yet."""
 
         def act(
             shard: ShareStateShard, key: SharePartitionKey, data: tuple[int, int], now_ms: int, result: Result
-        ) -> StateAnswer:
+        ) -> StateOutcome:
             return shard.initialize(key, *data, now_ms, result)
 
         return self._run(group_id, asked, act, "Unable to initialize share group state: ")
 
-    def write(self, group_id: str, asked: RequestEntries[StateWrite]) -> Later[StateAnswers]:
+    def write(self, group_id: str, asked: RequestEntries[StateWrite]) -> Later[AnswersByPartition]:
         """Write what the leaders of share partitions have changed. The answer comes when it is committed."""
 
         def act(
             shard: ShareStateShard, key: SharePartitionKey, data: StateWrite, now_ms: int, result: Result
-        ) -> StateAnswer:
+        ) -> StateOutcome:
             return shard.write(key, data, now_ms, result)
 
         return self._run(group_id, asked, act, "Unable to write share group state: ")
 
-    def read(self, group_id: str, asked: RequestEntries[int]) -> Later[StateAnswers]:
+    def read(self, group_id: str, asked: RequestEntries[int]) -> Later[AnswersByPartition]:
         """Return the state of share partitions for leaders that load them. The data of each: its leader epoch, by which
         earlier leaders are fenced, or -1."""
 
-        def act(shard: ShareStateShard, key: SharePartitionKey, data: int, now_ms: int, result: Result) -> StateAnswer:
+        def act(shard: ShareStateShard, key: SharePartitionKey, data: int, now_ms: int, result: Result) -> StateOutcome:
             return shard.read(key, data, now_ms, result)
 
         return self._run(group_id, asked, act, "Unable to read share group state: ")
 
-    def read_summary(self, group_id: str, asked: RequestEntries[int]) -> Later[StateAnswers]:
+    def read_summary(self, group_id: str, asked: RequestEntries[int]) -> Later[AnswersByPartition]:
         """Return the state of share partitions for the coordinator of the group, which shows start offsets and lags.
         The leader epoch, the data of each, is not looked at."""
 
-        def act(shard: ShareStateShard, key: SharePartitionKey, data: int, now_ms: int, result: Result) -> StateAnswer:
+        def act(shard: ShareStateShard, key: SharePartitionKey, data: int, now_ms: int, result: Result) -> StateOutcome:
             return shard.summary(key)
 
         return self._run(group_id, asked, act, "Unable to read share group state summary: ")
 
-    def delete(self, group_id: str, asked: RequestEntries[None]) -> Later[StateAnswers]:
+    def delete(self, group_id: str, asked: RequestEntries[None]) -> Later[AnswersByPartition]:
         """Remove the state of share partitions. Unknown ones are no error."""
 
-        def act(shard: ShareStateShard, key: SharePartitionKey, data: None, now_ms: int, result: Result) -> StateAnswer:
+        def act(
+            shard: ShareStateShard, key: SharePartitionKey, data: None, now_ms: int, result: Result
+        ) -> StateOutcome:
             return shard.delete(key, result)
 
         return self._run(group_id, asked, act, "Unable to delete share group state: ")
 
-    def _run(self, group_id: str, asked: RequestEntries[D], act: Act[D], failed: str) -> Later[StateAnswers]:
+    def _run(self, group_id: str, asked: RequestEntries[D], act: Act[D], failed: str) -> Later[AnswersByPartition]:
         """Run `act` on each share partition. `failed` begins the message of an error that the coordinator has with its
         log."""
         keys: list[SharePartitionKey] = []
-        parts: list[Later[list[StateAnswer]]] = []
+        parts: list[Later[list[StateOutcome]]] = []
         for index, part in self._parts(group_id, asked):
             keys += [key for key, _ in part]
             parts.append(self._submit(index, part, act, failed))
-        answers: Later[list[list[StateAnswer]]] = gather(parts)
+        answers: Later[list[list[StateOutcome]]] = gather(parts)
         return then(answers, lambda found: _by_topic(zip(keys, (one for each in found for one in each), strict=True)))
 
     def _parts(
@@ -219,7 +221,7 @@ class ShareCoordinatorService:
 
     def _submit(
         self, index: int, part: list[tuple[SharePartitionKey, D]], act: Act[D], failed: str
-    ) -> Later[list[StateAnswer]]:
+    ) -> Later[list[StateOutcome]]:
         def operation(shard: ShareStateShard, token: Token, now_ms: int) -> Result:
             result = Result()
             result.reply(token, [act(shard, key, data, now_ms, result) for key, data in part])
@@ -229,7 +231,7 @@ class ShareCoordinatorService:
         return self.coordinator.submit(
             index,
             operation,
-            lambda code: [StateAnswer(code, failed + code.message)] * len(part),
+            lambda code: [StateOutcome(code, failed + code.message)] * len(part),
             barrier=lambda shard: shard.must_see([key for key, _ in part]),
             waits_for_load=True,
         )
@@ -276,18 +278,18 @@ class ShareCoordinatorService:
             logger.debug("%r: records before offset %d are redundant and deleted", partition, offset)
 
 
-def refused(asked: Iterable[tuple[bytes, int, object]], code: ErrorCode) -> StateAnswers:
+def refused(asked: Iterable[tuple[bytes, int, object]], code: ErrorCode) -> AnswersByPartition:
     """Return one error for all share partitions of a request."""
-    found: StateAnswers = {}
+    found: AnswersByPartition = {}
     for topic_id, index, _ in asked:
-        found.setdefault(topic_id, {})[index] = StateAnswer(code, code.message)
+        found.setdefault(topic_id, {})[index] = StateOutcome(code, code.message)
     return found
 
 
-def _by_topic(answers: Iterable[tuple[SharePartitionKey, StateAnswer]]) -> StateAnswers:
+def _by_topic(answers: Iterable[tuple[SharePartitionKey, StateOutcome]]) -> AnswersByPartition:
     """Return the answers by topic id and partition, in the order of Kafka's HashMaps. The last one of a share partition
     counts."""
-    found: StateAnswers = {}
+    found: AnswersByPartition = {}
     for key, answer in answers:
         found.setdefault(key.topic_id, {})[key.partition] = answer
     return {

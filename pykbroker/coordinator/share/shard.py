@@ -53,7 +53,7 @@ _WRITTEN_BEFORE_INITIALISED: Final = "Write operation on uninitialized share par
 _READ_BEFORE_INITIALISED: Final = "Read operation on uninitialized share partition not allowed."
 
 
-class StateAnswer(NamedTuple):
+class StateOutcome(NamedTuple):
     """The answer for one share partition. `message` is None without an error. `state` is for reads and summaries; None
     is unknown state."""
 
@@ -72,7 +72,7 @@ class StateWrite(NamedTuple):
     batches: list[PersistedBatch]
 
 
-_DONE: Final = StateAnswer(ErrorCode.NONE)
+_DONE: Final = StateOutcome(ErrorCode.NONE)
 
 
 class ShareStateShard:
@@ -99,7 +99,7 @@ class ShareStateShard:
 
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int, result: Result
-    ) -> StateAnswer:
+    ) -> StateOutcome:
         """Replace the state, or begin one."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
@@ -112,7 +112,7 @@ class ShareStateShard:
         self._add(key, snapshot_record(key, initial_state(state_epoch, start_offset, snapshot_epoch, now_ms)), result)
         return _DONE
 
-    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateAnswer:
+    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
         """Add the batches of a leader, and move the start offset."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
@@ -128,7 +128,7 @@ class ShareStateShard:
         self._write(key, kept, kept.state.leader_epoch, wanted, now_ms, result)
         return _DONE
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateAnswer:
+    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateOutcome:
         """Answer with the state, and fence all leaders before this one. `leader_epoch` -1 fences none."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
@@ -143,18 +143,18 @@ class ShareStateShard:
         if leader_epoch not in (NO_EPOCH, kept.leader_epoch):
             same = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, [])
             self._write(key, kept, leader_epoch, same, now_ms, result)
-        return StateAnswer(ErrorCode.NONE, None, state)
+        return StateOutcome(ErrorCode.NONE, None, state)
 
-    def summary(self, key: SharePartitionKey) -> StateAnswer:
+    def summary(self, key: SharePartitionKey) -> StateOutcome:
         """Answer with the state, or without one if there is none."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
         if not self._exists(key):
             return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         kept = self.states.get(key)
-        return StateAnswer(ErrorCode.NONE, None, None if kept is None else kept.state)
+        return StateOutcome(ErrorCode.NONE, None, None if kept is None else kept.state)
 
-    def delete(self, key: SharePartitionKey, result: Result) -> StateAnswer:
+    def delete(self, key: SharePartitionKey, result: Result) -> StateOutcome:
         """Remove the state."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
@@ -273,9 +273,9 @@ class ShareStateShard:
         raise AssertionError(f"the share coordinator has no timers, but {key} fired")
 
 
-def _invalid(message: str) -> StateAnswer:
-    return StateAnswer(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> StateOutcome:
+    return StateOutcome(ErrorCode.INVALID_REQUEST, message)
 
 
-def _refused(code: ErrorCode) -> StateAnswer:
-    return StateAnswer(code, code.message)
+def _refused(code: ErrorCode) -> StateOutcome:
+    return StateOutcome(code, code.message)

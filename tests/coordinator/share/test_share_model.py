@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pykbroker.coordinator.result import CoordinatorRecord, Result
 from pykbroker.coordinator.share import share_state
-from pykbroker.coordinator.share.shard import ShareStateShard, StateAnswer, StateWrite
+from pykbroker.coordinator.share.shard import ShareStateShard, StateOutcome, StateWrite
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.coordinator.share.share_state import KeptState, ShareState
 from pykbroker.coordinator.share.state_batches import PersistedBatch
@@ -421,7 +421,7 @@ TestLife.settings = settings(
 
 
 class WriteRaisesTheLeaderEpoch(ShareStateShard):
-    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateAnswer:
+    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
         answer = super().write(key, wanted, now_ms, result)
         if not answer.code and wanted.leader_epoch > 0:
             result.records[-1].value.leader_epoch = wanted.leader_epoch  # type: ignore[union-attr]
@@ -429,7 +429,7 @@ class WriteRaisesTheLeaderEpoch(ShareStateShard):
 
 
 class ReadFencesNoLeader(ShareStateShard):
-    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateAnswer:
+    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateOutcome:
         return super().read(key, leader_epoch, now_ms, Result())
 
 
@@ -479,7 +479,7 @@ class CollectedRecordsAreNotSeen(ShareStateShard):
 
 
 class DecidesInPlace(ShareStateShard):
-    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateAnswer:
+    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
         answer = super().write(key, wanted, now_ms, result)
         if not answer.code:
             kept = self.states[key]
@@ -488,11 +488,11 @@ class DecidesInPlace(ShareStateShard):
 
 
 class UnknownStateIsWritten(ShareStateShard):
-    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateAnswer:
+    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
         if key not in self.states:
             initial = share_state.initial_state(0, -1, 0, now_ms)
             self._write(key, KeptState(initial), 0, wanted, now_ms, result)
-            return StateAnswer(ErrorCode.NONE)
+            return StateOutcome(ErrorCode.NONE)
         return super().write(key, wanted, now_ms, result)
 
 
