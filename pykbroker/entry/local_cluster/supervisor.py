@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
@@ -44,7 +45,7 @@ from pykbroker.entry.local_cluster.topology import (
 from pykbroker.entry.taken_ports import check_free, is_taken
 from pykbroker.storage.format import format_directories
 from pykbroker_log.os_disk.disk import OsDisk
-from pykbroker_wire.primitives import random_uuid
+from pykbroker_wire.primitives import ZERO_UUID, random_uuid
 
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
 #: A node that ran for this long did not fail at its start, so its next restart is after _FIRST_DELAY_SECONDS again.
@@ -127,9 +128,22 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
     return layout, ports
 
 
+def check(wanted: WantedCluster) -> None:
+    """Raise ConfigError for numbers of nodes and for keys that no tree can make valid. Touches no file."""
+    # Stand for free ports, because no port is opened here.
+    any_port = count(32_768).__next__
+    layout = new_layout(wanted.brokers, wanted.controllers, wanted.port, lambda: ZERO_UUID, any_port)
+    ports = client_ports(layout, wanted.port, any_port)
+    # Nodes of the same roles have the same keys, so one of each is enough.
+    for member in {member.roles: member for member in layout.members}.values():
+        start_config(properties_of(layout, member, wanted.tree, ports, wanted.given))
+
+
 def run(wanted: WantedCluster) -> int:
     """Run the cluster until a signal, or until it cannot start; returns the exit status."""
     try:
+        # A refused command leaves no directory and no lock.
+        check(wanted)
         os.makedirs(wanted.tree, mode=0o700, exist_ok=True)
         with open(os.path.join(wanted.tree, ".lock"), "wb", opener=partial(os.open, mode=0o600)) as lock:
             try:

@@ -206,8 +206,11 @@ def test_a_node_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
         (("--brokers", "1", "--set", "authorizer.class.name=x"), "pykbroker: "),
     ],
 )
-def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = run("start", "--ephemeral", "--port", "0", *arguments, env={"TMPDIR": str(tmp_path)})
+@pytest.mark.parametrize("place", ["--ephemeral", "--data-dir", "the usual one"])
+def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str, place: str) -> None:
+    where = {"--ephemeral": ["--ephemeral"], "--data-dir": ["--data-dir", str(tmp_path / "tree")]}.get(place, [])
+    homes = dict.fromkeys(("TMPDIR", "XDG_DATA_HOME", "HOME"), str(tmp_path))
+    done = run("start", *where, "--port", "0", *arguments, env=homes)
     assert done.returncode == 1
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
