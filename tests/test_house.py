@@ -199,6 +199,7 @@ SAME_STEM = {
     ("File", "Filled"): "two words",
     ("HostAndPort", "HostsAndPorts"): "two kinds of values: a list of the other",
     ("segment", "segments"): "one, and those of a log in order",
+    ("SharePartition", "SharedPartitions"): "Kafka's class of a leader, and partitions of a share group",
     ("TopicDelta", "TopicsDelta"): "Apache Kafka's words: the changes of one topic, and of all",
     ("TopicImage", "TopicsImage"): "Apache Kafka's names: the second holds the first",
 }

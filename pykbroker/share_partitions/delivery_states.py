@@ -1,0 +1,84 @@
+"""The states of a record in a share group, the changes between them, and the types of an acknowledgement (KIP-932).
+
+A state is one byte, so that the states of a batch are a `bytearray` (`offset_runs.py`). A change that is written to the
+share coordinator first sets the bit PENDING together with the state to come. Until the write has ended, such an offset
+can neither be acquired nor acknowledged. A failed write takes it back to ACQUIRED.
+
+The numbers without PENDING are stored in `__share_group_state` (Apache Kafka: RecordState). ARCHIVING belongs to dead
+letters (KIP-1191, share.version 2). This room keeps a record that was loaded in it, and never sets it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+AVAILABLE: Final = 0
+ACQUIRED: Final = 1
+ACKNOWLEDGED: Final = 2
+ARCHIVING: Final = 3
+ARCHIVED: Final = 4
+#: the bit of a state whose write to the share coordinator has not ended
+PENDING: Final = 8
+
+#: States that no record leaves. The share-partition start offset (SPSO) passes records in these states only.
+TERMINAL: Final = frozenset((ACKNOWLEDGED, ARCHIVED))
+#: bytes of records that count as delivered: the write may still be out
+DELIVERED: Final = (ACKNOWLEDGED, ARCHIVED, ACKNOWLEDGED | PENDING, ARCHIVED | PENDING)
+#: Every change of a state byte. A change that is not here is a bug, and `InFlightBatch.change` raises for it.
+TRANSITIONS: Final = frozenset(
+    (
+        (AVAILABLE, ACQUIRED),  # a fetch acquires it
+        (AVAILABLE, ARCHIVED),  # the log no longer has it
+        (ACQUIRED, AVAILABLE),  # its lock expires, or it was never sent
+        (ACQUIRED, ARCHIVED),  # the same at the delivery limit, or it belongs to an aborted transaction
+        (ACQUIRED, AVAILABLE | PENDING),  # released, by the client or at the end of its session
+        (ACQUIRED, ACKNOWLEDGED | PENDING),  # accepted
+        (ACQUIRED, ARCHIVED | PENDING),  # rejected, a gap, or released at the delivery limit
+        (AVAILABLE | PENDING, AVAILABLE),  # the write has succeeded
+        (ACKNOWLEDGED | PENDING, ACKNOWLEDGED),
+        (ARCHIVED | PENDING, ARCHIVED),
+        *((state | PENDING, ACQUIRED) for state in (AVAILABLE, ACKNOWLEDGED, ARCHIVED)),  # the write has failed
+    )
+)
+
+#: Types of an acknowledgement. 0 is for an offset at which the client found no record.
+GAP: Final = 0
+ACCEPT: Final = 1
+RELEASE: Final = 2
+REJECT: Final = 3
+RENEW: Final = 4
+#: the state that each type but RENEW asks for
+STATE_OF_TYPE: Final = (ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVED)
+
+#: A delivery count is an int16 in the protocol.
+MOST_DELIVERIES: Final = 2**15 - 1
+
+
+class ShareLimits(NamedTuple):
+    """The configuration of a group, as it is at one call. A change acts at the next call.
+
+    `record_locks` is share.partition.max.record.locks, `delivery_count` is share.delivery.count.limit,
+    `lock_duration_ms` is share.record.lock.duration.ms, `allows_renewal` is share.renew.acknowledge.enable.
+    """
+
+    record_locks: int = 2000
+    delivery_count: int = 5
+    lock_duration_ms: int = 30_000
+    allows_renewal: bool = True
+
+
+class DeliveryRange(NamedTuple):
+    """Offsets from `first` to `last` with one state and one delivery count: a state batch in the persister's RPCs."""
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+
+def settled_state(state: int, delivery_count: int, limits: ShareLimits) -> int:
+    """Return the state that a record gets that is to get `state`: at the delivery limit it is archived instead of
+    released."""
+    if state == AVAILABLE and delivery_count >= limits.delivery_count:
+        return ARCHIVED
+    return state

@@ -1,0 +1,132 @@
+"""The model of a share partition can fail: each of these deliberately wrong machines must differ from it.
+
+Each planted bug is a likely mistake, made by a change of one or two expressions in the source of a method. A text that
+is no longer there fails the test, so a bug cannot vanish with a rewrite.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from pykbroker.share_partitions import share_partition
+from pykbroker.share_partitions.acquisition import Acquisition
+from pykbroker.share_partitions.in_flight import InFlightWindow
+from pykbroker.share_partitions.offset_runs import InFlightBatch
+from pykbroker.share_partitions.share_partition import SharePartition
+from tests.share_partitions.share_partition_machine import SharePartitionEvents
+
+pytestmark = pytest.mark.slow
+
+#: a method, and what replaces which text in it
+Edit = tuple[Callable[..., Any], str, str]
+
+# ruff: noqa: E501
+BUGS: dict[str, list[Edit]] = {
+    "a lock is given twice": [
+        (InFlightBatch.runs_of, "if self.state == state:", "if True:"),
+        (InFlightBatch.change, "or not self.is_all(before, first, last)", ""),
+        (Acquisition._acquire_again, "if batch.state != AVAILABLE:", "if False:"),
+    ],
+    "an acknowledgement of another member's lock counts": [
+        (SharePartition._acknowledge_part, "and batch.is_owned(owner, first, end)", ""),
+    ],
+    "a release at the end of a session is lost": [
+        (SharePartition._release, "for first, last in batch.owned_runs(owner):", "for first, last in list(batch.owned_runs(owner))[:1]:"),
+    ],
+    "a release whose write fails is lost": [
+        (SharePartition._release, "batch.set_deadline(first, last, now_ms)", "pass"),
+    ],
+    "the start passes a gap": [(InFlightWindow.advance_start, "if batch.first > gap:", "if False:")],
+    "the start passes a record whose write is out": [
+        (InFlightBatch.final_before, "self.state in TERMINAL", "self.state & ~PENDING in TERMINAL"),
+        (InFlightBatch.final_before, "match(self._states)", "match(bytes(each & ~PENDING for each in self._states))"),
+    ],
+    "answered before persisted": [(SharePartition._send, "change.write = write", "pass")],
+    "released before the write has ended": [
+        (InFlightWindow.mark_pending, "state | PENDING", "state or RELEASED"),
+    ],
+    "a renewal revives an expired lock": [
+        (SharePartition._acknowledge_part, "batch.is_all(ACQUIRED, first, end)", "(kind == RENEW or batch.is_all(ACQUIRED, first, end))"),
+        (SharePartition._acknowledge_part, "batch.is_owned(owner, first, end)", "(kind == RENEW or batch.is_owned(owner, first, end))"),
+    ],
+    "a renewal of one record does not last": [
+        (InFlightBatch.set_deadline, "self._deadlines[first - self.first] = deadline_ms", "pass"),
+    ],
+    "a count is reset by a load": [(SharePartition.load, "if state == ACQUIRED else state, count)", "if state == ACQUIRED else state, 0)")],
+    "an aborted batch is delivered": [
+        (Acquisition._archive_aborted, "AcquiredRange(at, a - 1, found.delivery_count)", "AcquiredRange(at, b, found.delivery_count)"),
+    ],
+    "the last attempt is not alone": [(Acquisition._take_available, "most = min(most, 1)", "pass")],
+    "nothing is throttled": [(Acquisition._take_available, "self._throttled_from and not", "99 and not")],
+    "a partial acknowledgement is kept after a bad range": [
+        (SharePartition._acknowledge, "self._end(change, write.ranges, False", "self._end(change, write.ranges, True"),
+    ],
+    "the limit of locks is overshot by more than a batch": [
+        (Acquisition._bounded_last, "self._limits.record_locks - window.locked_span", "self._limits.record_locks"),
+    ],
+    "a lock that ended while its write was out comes back": [
+        (SharePartition._roll_back, "if deadline_ms > now_ms:", "if True:"),
+    ],
+    "a failed write leaves records counted as delivered": [
+        (InFlightWindow.change, "((after in DELIVERED) - (before in DELIVERED))", "max(0, (after in DELIVERED) - (before in DELIVERED))"),
+    ],
+    "records at the delivery limit come again": [
+        (SharePartition._unlock, "settled_state(AVAILABLE, count, limits)", "AVAILABLE"),
+    ],
+    "the second lock of a batch never ends": [
+        (SharePartition.expire, "window.deadlines.add(batch, earliest)", "pass"),
+    ],
+    "records that compaction removed hold the start": [
+        (Acquisition._archive_missing, "window.change(batch, a, b, AVAILABLE, ARCHIVED)", "pass"),
+    ],
+    "a released record waits for the end of the window": [
+        (SharePartition._end, "window.note_available(at)", "pass"),
+    ],
+    "parked fetches are not woken": [(SharePartition._end, "change.frees |= window.advance_start()", "window.advance_start()")],
+    "an answer that was not sent counts as a delivery": [
+        (InFlightBatch.give_back, "self._add_deliveries(first, last, -1)", "pass"),
+    ],
+}  # fmt: skip
+
+
+def plant(patch: pytest.MonkeyPatch, edits: list[Edit]) -> None:
+    sources: dict[Callable[..., Any], str] = {}
+    for method, old, new in edits:
+        source = sources.get(method) or textwrap.dedent(inspect.getsource(method))
+        assert source.count(old) == 1, f"{old!r} in {method.__qualname__}"
+        sources[method] = source.replace(old, new)
+    for method, source in sources.items():
+        module = sys.modules[method.__module__]
+        defined: dict[str, Any] = {}
+        # All names of the module, and one for a bug.
+        code = compile("from __future__ import annotations\n" + source, method.__qualname__, "exec")
+        exec(code, {**vars(module), "RELEASED": 0}, defined)
+        patch.setattr(getattr(module, method.__qualname__.split(".")[0]), method.__name__, defined[method.__name__])
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_model_finds_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, BUGS[bug])
+    monkeypatch.setattr(share_partition, "PER_TURN", 2)
+    with pytest.raises((AssertionError, RuntimeError, ExceptionGroup)):
+        run_state_machine_as_test(
+            SharePartitionEvents,
+            settings=settings(
+                max_examples=400,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                report_multiple_bugs=False,
+            ),
+        )
