@@ -4,4 +4,6 @@
 the acquisition (`acquisition.py`), acknowledgements (`acknowledged_ranges.py`), changes in turns (`state_changes.py`),
 and the window of offsets in flight (`in_flight.py`) over the arrays of `offset_runs.py`. The time comes in as a number
 of milliseconds.
+
+`share_sessions.py` knows the sessions of members on this broker, and which locks the end of a session releases.
 """
