@@ -9,13 +9,14 @@ from typing import NamedTuple
 import pytest
 
 from pykbroker.coordinator.group.share.share_states import ShareStart, ShareSummary
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.promise import Promise
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.runtime import OsRuntime
 from pykbroker.share_persister.group_share_states import GroupShareStates
 from pykbroker.share_persister.persister import SharePersister
-from pykbroker.share_persister.state_operations import ShareStateAnswer, ShareStateKey
+from pykbroker.share_persister.state_operations import ShareStateAnswer
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.write_share_group_state import StateBatch
@@ -38,8 +39,8 @@ class Judge(NamedTuple):
     node: ApacheKafka
     topic_id: bytes
 
-    def key(self, partition: int, group: str) -> ShareStateKey:
-        return ShareStateKey(group, self.topic_id, partition)
+    def key(self, partition: int, group: str) -> SharePartitionKey:
+        return SharePartitionKey(group, self.topic_id, partition)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 from pykbroker.coordinator.group.share.share_states import ShareStart, ShareSummary, TopicIdPartition
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
 from pykbroker.runtime.later import Later
 from pykbroker.share_persister.persister import SharePersister
-from pykbroker.share_persister.state_operations import ShareStateAnswer, ShareStateKey
+from pykbroker.share_persister.state_operations import ShareStateAnswer
 from pykbroker_wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class GroupShareStates:
         return self._all(
             [
                 self._persister.initialize(
-                    ShareStateKey(group_id, start.topic_id, start.partition),
+                    SharePartitionKey(group_id, start.topic_id, start.partition),
                     start.state_epoch,
                     start.start_offset,
                     timeout_ms=self._timeout_ms,
@@ -48,12 +49,12 @@ class GroupShareStates:
 
     def delete(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Later[list[ErrorCode]]:
         """Delete the state of these share partitions."""
-        keys = [ShareStateKey(group_id, *partition) for partition in partitions]
+        keys = [SharePartitionKey(group_id, *partition) for partition in partitions]
         return self._all([self._persister.delete(key, timeout_ms=self._timeout_ms) for key in keys], _error)
 
     def read_summaries(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Later[list[ShareSummary]]:
         """Return the summaries of these share partitions."""
-        keys = [ShareStateKey(group_id, *partition) for partition in partitions]
+        keys = [SharePartitionKey(group_id, *partition) for partition in partitions]
         return self._all([self._persister.summarize(key, timeout_ms=self._timeout_ms) for key in keys], _summary)
 
     def _all(self, promises: Sequence[Promise], read: Callable[[ShareStateAnswer], T]) -> Later[list[T]]:

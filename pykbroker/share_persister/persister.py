@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.client_view.leader_hints import node_on_listener
-from pykbroker.coordinator.java import partition_for
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
 from pykbroker.net.promise import Promise
 from pykbroker.net.versions import UnsupportedVersion
@@ -29,7 +29,6 @@ from pykbroker.share_persister.persister_machine import (
 from pykbroker.share_persister.state_operations import (
     ShareCoordinatorNode,
     ShareStateAnswer,
-    ShareStateKey,
     StateCall,
     StateOperation,
 )
@@ -82,19 +81,19 @@ class SharePersister:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def initialize(
-        self, key: ShareStateKey, state_epoch: int, start_offset: int, *, timeout_ms: int | None = None
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, timeout_ms: int | None = None
     ) -> Promise:
         """Set the state epoch and the start offset (-1 if it is not known yet), and forget all state before."""
         operation = StateOperation(StateCall.INITIALIZE, key, state_epoch=state_epoch, start_offset=start_offset)
         return self._submit(operation, timeout_ms)
 
-    def read(self, key: ShareStateKey, leader_epoch: int, *, timeout_ms: int | None = None) -> Promise:
+    def read(self, key: SharePartitionKey, leader_epoch: int, *, timeout_ms: int | None = None) -> Promise:
         """Return the state, and fence leaders with an older epoch."""
         return self._submit(StateOperation(StateCall.READ, key, leader_epoch=leader_epoch), timeout_ms)
 
     def write(
         self,
-        key: ShareStateKey,
+        key: SharePartitionKey,
         state_epoch: int,
         leader_epoch: int,
         start_offset: int,
@@ -116,11 +115,11 @@ class SharePersister:
         )
         return self._submit(operation, timeout_ms)
 
-    def delete(self, key: ShareStateKey, *, timeout_ms: int | None = None) -> Promise:
+    def delete(self, key: SharePartitionKey, *, timeout_ms: int | None = None) -> Promise:
         """Forget the state. It is no error if there is none."""
         return self._submit(StateOperation(StateCall.DELETE, key), timeout_ms)
 
-    def summarize(self, key: ShareStateKey, leader_epoch: int = -1, *, timeout_ms: int | None = None) -> Promise:
+    def summarize(self, key: SharePartitionKey, leader_epoch: int = -1, *, timeout_ms: int | None = None) -> Promise:
         """Return the state without its batches, and fence nothing."""
         return self._submit(StateOperation(StateCall.SUMMARIZE, key, leader_epoch=leader_epoch), timeout_ms)
 
@@ -188,7 +187,7 @@ class SharePersister:
             promise.set_result(answer)
         except Exception:
             # The other answers must be delivered too.
-            logger.exception("An answer for %s could not be used", operation.key.coordinator_key)
+            logger.exception("An answer for %s could not be used", operation.key)
 
     def _set_timer(self) -> None:
         due = self._machine.next_wake()
@@ -234,12 +233,12 @@ class SharePersister:
         logger.error("A request for share states could not be sent to broker %d", sent.node_id, exc_info=error)
         return RequestFailure.BROKEN
 
-    def _coordinator_of(self, key: ShareStateKey) -> ShareCoordinatorNode | None:
+    def _coordinator_of(self, key: SharePartitionKey) -> ShareCoordinatorNode | None:
         image = self._metadata.image
         topic = image.topics.by_name.get(SHARE_STATE_TOPIC)
         if topic is None or not topic.partitions:
             return None
-        partition = topic.partitions.get(partition_for(key.coordinator_key, len(topic.partitions)))
+        partition = topic.partitions.get(key.state_partition(len(topic.partitions)))
         if partition is None or node_on_listener(image, partition.leader, self._listener_name) is None:
             return None
         return ShareCoordinatorNode(partition.leader, partition.leader_epoch)

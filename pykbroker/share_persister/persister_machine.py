@@ -40,11 +40,11 @@ from itertools import islice
 from random import Random
 from typing import Final, NamedTuple
 
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.share_persister.due_times import DueTimes
 from pykbroker.share_persister.state_operations import (
     ShareCoordinatorNode,
     ShareStateAnswer,
-    ShareStateKey,
     Stage,
     StateCall,
     StateOperation,
@@ -135,7 +135,7 @@ class PersisterMachine:
 
     def __init__(
         self,
-        coordinator_of: Callable[[ShareStateKey], ShareCoordinatorNode | None],
+        coordinator_of: Callable[[SharePartitionKey], ShareCoordinatorNode | None],
         brokers: Callable[[], Sequence[int]],
         chance: Random,
     ) -> None:
@@ -145,7 +145,7 @@ class PersisterMachine:
         self._brokers = brokers
         self._chance = chance
         #: every operation that is not at its end, by its key; the first of a key is the one that goes
-        self._by_key: dict[ShareStateKey, deque[StateOperation]] = {}
+        self._by_key: dict[SharePartitionKey, deque[StateOperation]] = {}
         self._sought: dict[StateOperation, None] = {}
         self._queued: dict[_Line, dict[StateOperation, None]] = {}
         #: lines that have operations and no request under way
@@ -215,7 +215,7 @@ class PersisterMachine:
         """Take the answer to a lookup, by the text of the key."""
         jitter = self._jitter()
         for operation in self._lookup_ended(lookup):
-            text = operation.key.coordinator_key
+            text = str(operation.key)
             answer = answers.get(text) or LookupAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, message=f"no answer for {text}")
             if answer.error is ErrorCode.NONE:
                 operation.lookups.quick = operation.lookups.failures = 0
@@ -410,9 +410,7 @@ class PersisterMachine:
         operation.coordinator = None
         rest = operation.lookups.rest(may_be_quick=may_be_quick)
         if rest is None:
-            logger.warning(
-                "The share coordinator of %s was not found: %s", operation.key.coordinator_key, message or error.name
-            )
+            logger.warning("The share coordinator of %s was not found: %s", operation.key, message or error.name)
             self._finish(operation, _at_last(ShareStateAnswer(error, message)))
         else:
             operation.become(Stage.RESTING)

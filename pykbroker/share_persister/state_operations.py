@@ -13,27 +13,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.read_share_group_state import StateBatch as StoredBatch
 from pykbroker_wire.messages.write_share_group_state import StateBatch as WrittenBatch
-from pykbroker_wire.primitives import uuid_to_str
 
 #: Sizes in a request, in bytes: one share partition, and one batch of its state.
 _PARTITION_BYTES: Final = 64
 _BATCH_BYTES: Final = 20
-
-
-class ShareStateKey(NamedTuple):
-    """A share partition: a group, and a partition of a topic."""
-
-    group_id: str
-    topic_id: bytes
-    partition: int
-
-    @property
-    def coordinator_key(self) -> str:
-        """The text by which the coordinator is found (Apache Kafka's SharePartitionKey.asCoordinatorKey)."""
-        return f"{self.group_id}:{uuid_to_str(self.topic_id)}:{self.partition}"
 
 
 class StateCall(Enum):
@@ -131,7 +118,7 @@ class StateOperation:
     """One call for one share partition. The fields after `deadline` are notes of the machine."""
 
     call: StateCall
-    key: ShareStateKey
+    key: SharePartitionKey
     #: of INITIALIZE and WRITE
     state_epoch: int = -1
     #: of READ, WRITE and SUMMARIZE

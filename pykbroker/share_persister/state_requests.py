@@ -48,7 +48,7 @@ def state_answers(call: StateCall, response: Any) -> StateAnswers:
 def lookup_request(lookup: CoordinatorLookup) -> FindCoordinatorRequest:
     """Return the FindCoordinator for a lookup. Versions before 4 have no field for it, and versions before 6 answer
     INVALID_REQUEST for this type."""
-    keys = [operation.key.coordinator_key for operation in lookup.operations]
+    keys = [str(operation.key) for operation in lookup.operations]
     return FindCoordinatorRequest(key_type=_SHARE, coordinator_keys=keys)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.runtime import Runtime
 from pykbroker.share_persister.persister import SharePersister
-from pykbroker.share_persister.state_operations import ShareStateKey
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (
@@ -30,8 +30,8 @@ WRITE, READ, FIND = (
 TOPIC = b"t" * 16
 
 
-def key(partition: int = 0, group: str = "g", topic: bytes = TOPIC) -> ShareStateKey:
-    return ShareStateKey(group, topic, partition)
+def key(partition: int = 0, group: str = "g", topic: bytes = TOPIC) -> SharePartitionKey:
+    return SharePartitionKey(group, topic, partition)
 
 
 def batch(first: int, last: int, state: int = 2, count: int = 1) -> write_share_group_state.StateBatch:
@@ -46,9 +46,9 @@ class ScriptedCoordinator(Peer):
     def __init__(self, node_id: int = 1) -> None:
         super().__init__(answer=self._answer)
         self.node_id = node_id
-        self.refuse: Callable[[ShareStateKey], ErrorCode] = lambda _: ErrorCode.NONE
+        self.refuse: Callable[[SharePartitionKey], ErrorCode] = lambda _: ErrorCode.NONE
         self.find_error = ErrorCode.NONE
-        self.states: dict[ShareStateKey, Any] = {}
+        self.states: dict[SharePartitionKey, Any] = {}
         self.carried_out = 0
 
     def asked(self, api_key: int) -> list[Any]:
@@ -66,7 +66,7 @@ class ScriptedCoordinator(Peer):
         for topic in request.topics:
             partitions = []
             for asked in topic.partitions:
-                name = ShareStateKey(request.group_id, topic.topic_id, asked.partition)
+                name = SharePartitionKey(request.group_id, topic.topic_id, asked.partition)
                 answer = wire.PartitionResult(partition=asked.partition, error_code=self.refuse(name))
                 if answer.error_code == ErrorCode.NONE:
                     self.carried_out += 1
@@ -75,7 +75,7 @@ class ScriptedCoordinator(Peer):
             results.append(result(topic_id=topic.topic_id, partitions=partitions))
         return response(results=results)
 
-    def _carry_out(self, api_key: int, name: ShareStateKey, asked: Any, answer: Any) -> None:
+    def _carry_out(self, api_key: int, name: SharePartitionKey, asked: Any, answer: Any) -> None:
         if api_key == ApiKey.DELETE_SHARE_GROUP_STATE:
             self.states.pop(name, None)
         elif api_key in (WRITE, ApiKey.INITIALIZE_SHARE_GROUP_STATE):

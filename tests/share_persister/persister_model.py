@@ -14,6 +14,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.share_persister import persister_machine
 from pykbroker.share_persister.persister_machine import (
     DEADLINE_GRAIN,
@@ -28,7 +29,6 @@ from pykbroker.share_persister.state_operations import (
     QUICK_RESTS,
     ShareCoordinatorNode,
     ShareStateAnswer,
-    ShareStateKey,
     Stage,
     StateCall,
     StateOperation,
@@ -37,7 +37,7 @@ from pykbroker_wire.errors import ErrorCode
 
 NODES = (1, 2, 3)
 KEYS = [
-    ShareStateKey(group, bytes([topic]) * 16, index) for group in ("g", "h") for topic in (1, 2) for index in (0, 1)
+    SharePartitionKey(group, bytes([topic]) * 16, index) for group in ("g", "h") for topic in (1, 2) for index in (0, 1)
 ]
 #: Passing errors come often, so that operations reach their last try.
 PASSING = [
@@ -84,7 +84,7 @@ class PersisterModel(RuleBasedStateMachine):
         }
         self.machine = self.make(self.coordinator_of, lambda: list(self.brokers), random.Random(1))
         #: operations without an answer that are not given up, by key and in order; those given up while under way too
-        self.live: dict[ShareStateKey, list[StateOperation]] = {key: [] for key in KEYS}
+        self.live: dict[SharePartitionKey, list[StateOperation]] = {key: [] for key in KEYS}
         self.given_up: set[StateOperation] = set()
         self.answered: dict[StateOperation, ShareStateAnswer] = {}
         self.under_way: list[StateRequest | CoordinatorLookup] = []
@@ -93,13 +93,13 @@ class PersisterModel(RuleBasedStateMachine):
         #: answers that the machine has to give after the next step
         self.owed: dict[StateOperation, ShareStateAnswer] = {}
         #: the latest write that each coordinator has carried out, by key
-        self.written: dict[ShareStateKey, int] = {}
+        self.written: dict[SharePartitionKey, int] = {}
         self.serial = 0
         self.is_closed = False
         #: True after a violation
         self.is_broken = False
 
-    def coordinator_of(self, key: ShareStateKey) -> ShareCoordinatorNode | None:
+    def coordinator_of(self, key: SharePartitionKey) -> ShareCoordinatorNode | None:
         return self.leaders[key.partition]
 
     # -- what happens -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class PersisterModel(RuleBasedStateMachine):
         keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=4),
         patience=st.sampled_from([None, None, 0.3, 3.0]),
     )
-    def submit(self, call: StateCall, keys: list[ShareStateKey], patience: float | None) -> None:
+    def submit(self, call: StateCall, keys: list[SharePartitionKey], patience: float | None) -> None:
         for key in keys:
             self.serial += 1
             deadline = None if patience is None else self.now + patience
@@ -178,7 +178,7 @@ class PersisterModel(RuleBasedStateMachine):
             for operation in lookup.operations:
                 if outcome is ErrorCode.NONE and operation.stage is Stage.ASKED:
                     self.lookups[operation] = 0
-            self.machine.found(lookup, {each.key.coordinator_key: answer for each in lookup.operations}, self.now)
+            self.machine.found(lookup, {str(each.key): answer for each in lookup.operations}, self.now)
         self.take()
 
     @rule(partition=st.integers(0, 1), node_id=st.sampled_from([None, *NODES]))

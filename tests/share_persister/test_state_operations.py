@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.share_persister.persister_machine import StateRequest
 from pykbroker.share_persister.state_operations import (
     STAGES,
-    ShareStateKey,
     Stage,
     StateCall,
     StateOperation,
@@ -18,7 +18,7 @@ from tests.share_persister.coordinators import batch
 
 
 def test_a_stage_that_the_table_does_not_have_raises() -> None:
-    operation = StateOperation(StateCall.READ, ShareStateKey("g", bytes(16), 0))
+    operation = StateOperation(StateCall.READ, SharePartitionKey("g", bytes(16), 0))
     with pytest.raises(ValueError, match="made cannot become sent"):
         operation.become(Stage.SENT)
     operation.become(Stage.QUEUED)
@@ -35,18 +35,13 @@ def test_the_rests_after_the_quick_ones_are_apache_kafkas() -> None:
     assert [Tries(failures=each).rest(may_be_quick=False) for each in range(5)] == [2, 4, 8, 16, None]
 
 
-def test_the_text_of_a_key_is_apache_kafkas() -> None:
-    key = ShareStateKey("group:a", bytes(range(240, 256)), 12)
-    assert key.coordinator_key == "group:a:8PHy8_T19vf4-fr7_P3-_w:12"
-
-
 @pytest.mark.parametrize("call", StateCall)
 @pytest.mark.parametrize("batches", [0, 1, 1_000])
 def test_the_size_is_an_estimate_from_above(call: StateCall, batches: int) -> None:
     operations = [
         StateOperation(
             call,
-            ShareStateKey("g", bytes([each]) * 16, 2**31 - 1),
+            SharePartitionKey("g", bytes([each]) * 16, 2**31 - 1),
             batches=[batch(0, 9)] * batches if call is StateCall.WRITE else [],
         )
         for each in range(200)

@@ -66,3 +66,8 @@ def test_spellings_of_one_key(text: str, group: str) -> None:
 def test_what_is_no_key(text: str) -> None:
     with pytest.raises(ValueError):
         parse_share_partition_key(text)
+
+
+def test_the_text_of_a_key_is_apache_kafkas() -> None:
+    key = SharePartitionKey("group:a", bytes(range(240, 256)), 12)
+    assert str(key) == "group:a:8PHy8_T19vf4-fr7_P3-_w:12"
