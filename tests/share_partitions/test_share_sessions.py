@@ -301,6 +301,6 @@ def test_random_events_find_a_planted_bug(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    found = settings(max_examples=500, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    found = settings(max_examples=4_000, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
     with pytest.raises(AssertionError):
         run_state_machine_as_test(SessionEvents, settings=found)

@@ -94,6 +94,10 @@ def _list(asked: str, answered: str, *keys: str, **rest: Any) -> Parts:
 _BY_PARTITION_INDEX = Level("partitions", "partitions", _names("partition_index"))
 _INDEXES = Level("partition_indexes", "partitions", _names(":partition_index"))
 _TXN_PARTITIONS = Level("partitions", "results_by_partition", _names(":partition_index"))
+#: The five requests to share coordinators have one shape.
+_SHARE_STATES = _topics(
+    "topics", "results", "topic_id", partitions=Level("partitions", "partitions", _names("partition"))
+)
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 _RESOURCE = ("resource_type", "resource_name")
 
@@ -180,6 +184,11 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (_list("transactional_ids", "transaction_states", ":transactional_id"),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_SHARE_STATES,),
+    ApiKey.READ_SHARE_GROUP_STATE: (_SHARE_STATES,),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (_SHARE_STATES,),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (_SHARE_STATES,),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_SHARE_STATES,),
 }
 #: The places for errors that apply to no single topic, in answers where the place is neither the answer as a whole nor
 #: each element of the last level.
@@ -290,7 +299,8 @@ def parts_at(parts: Parts, request: TopLevel, name_of: typing.Callable[[bytes], 
 def _topic_name(element: Any, level: Level, name_of: typing.Callable[[bytes], str | None]) -> str | None:
     if isinstance(element, str):
         return element
-    name: str | None = getattr(element, level.keys[0][0])
+    field_of_name = level.keys[0][0]
+    name: str | None = None if field_of_name == "topic_id" else getattr(element, field_of_name)
     return name or name_of(getattr(element, "topic_id", b""))
 
 

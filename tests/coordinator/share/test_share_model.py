@@ -531,7 +531,8 @@ def search(shard: type[ShareStateShard]) -> None:
     run_state_machine_as_test(
         WithBug,
         settings=settings(
-            max_examples=400,
+            # Generation depends on the modules that are loaded, so a bug has many chances. The first find ends it.
+            max_examples=4_000,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
