@@ -412,6 +412,17 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(K.DESCRIBE_TRANSACTIONS, {"transactional_ids": [MINE, OTHER, MISSING]}, (TXN,)),
     Case(K.LIST_TRANSACTIONS, {}, (TXN,)),
+    # The states of share groups, which brokers keep at share coordinators.
+    *(
+        Case(key, {"group_id": MINE, "topics": [{"topic_id": "id:mine", "partitions": [{"partition": 0}]}]}, (CLUSTER,))
+        for key in (
+            K.INITIALIZE_SHARE_GROUP_STATE,
+            K.READ_SHARE_GROUP_STATE,
+            K.WRITE_SHARE_GROUP_STATE,
+            K.DELETE_SHARE_GROUP_STATE,
+            K.READ_SHARE_GROUP_STATE_SUMMARY,
+        )
+    ),
     # The cluster.
     Case(
         K.DESCRIBE_CLUSTER,

@@ -28,6 +28,7 @@ from compat_tests.differential.scripts import (
     protocol,
     rebalances,
     replicas,
+    share_states,
     stored_records,
     topics,
     transaction_offsets,
@@ -52,6 +53,7 @@ MODULES = (
     consumer_groups,
     consumer_offsets,
     migration,
+    share_states,
     stored_records,
     walks,
 )
