@@ -8,7 +8,7 @@ have only operations with different keys (persister_machine.py keeps that).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pykbroker.share_persister.persister_machine import CoordinatorLookup, LookupAnswer, StateRequest
 from pykbroker.share_persister.state_operations import ShareStateAnswer, StateCall, StateOperation
@@ -25,6 +25,7 @@ from pykbroker_wire.primitives import TopLevel
 
 _SHARE: Final = 2
 
+T = TypeVar("T")
 #: By topic id and partition.
 StateAnswers = Mapping[tuple[bytes, int], ShareStateAnswer]
 
@@ -63,102 +64,74 @@ def lookup_answers(response: FindCoordinatorResponse) -> Mapping[str, LookupAnsw
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def _by_topic(operations: list[StateOperation]) -> Mapping[bytes, list[StateOperation]]:
-    by_topic: dict[bytes, list[StateOperation]] = {}
+def _topics(
+    topic: Callable[..., T], operations: list[StateOperation], partition: Callable[[StateOperation], object]
+) -> list[T]:
+    """Return the topics of a request. `topic` makes one from a topic id and its partitions."""
+    by_topic: dict[bytes, list[object]] = {}
     for operation in operations:
-        by_topic.setdefault(operation.key.topic_id, []).append(operation)
-    return by_topic
+        by_topic.setdefault(operation.key.topic_id, []).append(partition(operation))
+    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in by_topic.items()]
 
 
 def _initialize(group_id: str, operations: list[StateOperation]) -> TopLevel:
     wire = initialize_share_group_state
-    return wire.InitializeShareGroupStateRequest(
-        group_id=group_id,
-        topics=[
-            wire.InitializeStateData(
-                topic_id=topic_id,
-                partitions=[
-                    wire.PartitionData(
-                        partition=each.key.partition, state_epoch=each.state_epoch, start_offset=each.start_offset
-                    )
-                    for each in of_topic
-                ],
-            )
-            for topic_id, of_topic in _by_topic(operations).items()
-        ],
-    )
+
+    def partition(each: StateOperation) -> initialize_share_group_state.PartitionData:
+        return wire.PartitionData(
+            partition=each.key.partition, state_epoch=each.state_epoch, start_offset=each.start_offset
+        )
+
+    topics = _topics(wire.InitializeStateData, operations, partition)
+    return wire.InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
 
 
 def _read(group_id: str, operations: list[StateOperation]) -> TopLevel:
     wire = read_share_group_state
-    return wire.ReadShareGroupStateRequest(
-        group_id=group_id,
-        topics=[
-            wire.ReadStateData(
-                topic_id=topic_id,
-                partitions=[
-                    wire.PartitionData(partition=each.key.partition, leader_epoch=each.leader_epoch)
-                    for each in of_topic
-                ],
-            )
-            for topic_id, of_topic in _by_topic(operations).items()
-        ],
-    )
+
+    def partition(each: StateOperation) -> read_share_group_state.PartitionData:
+        return wire.PartitionData(partition=each.key.partition, leader_epoch=each.leader_epoch)
+
+    topics = _topics(wire.ReadStateData, operations, partition)
+    return wire.ReadShareGroupStateRequest(group_id=group_id, topics=topics)
 
 
 def _write(group_id: str, operations: list[StateOperation]) -> TopLevel:
     wire = write_share_group_state
-    return wire.WriteShareGroupStateRequest(
-        group_id=group_id,
-        topics=[
-            wire.WriteStateData(
-                topic_id=topic_id,
-                partitions=[
-                    wire.PartitionData(
-                        partition=each.key.partition,
-                        state_epoch=each.state_epoch,
-                        leader_epoch=each.leader_epoch,
-                        start_offset=each.start_offset,
-                        # Version 0 has no field for it. The coordinator then stores -1, so the lag is unknown.
-                        delivery_complete_count=each.delivery_complete_count,
-                        state_batches=list(each.batches),
-                    )
-                    for each in of_topic
-                ],
-            )
-            for topic_id, of_topic in _by_topic(operations).items()
-        ],
-    )
+
+    def partition(each: StateOperation) -> write_share_group_state.PartitionData:
+        return wire.PartitionData(
+            partition=each.key.partition,
+            state_epoch=each.state_epoch,
+            leader_epoch=each.leader_epoch,
+            start_offset=each.start_offset,
+            # Version 0 has no field for it. The coordinator then stores -1, so the lag is unknown.
+            delivery_complete_count=each.delivery_complete_count,
+            state_batches=list(each.batches),
+        )
+
+    topics = _topics(wire.WriteStateData, operations, partition)
+    return wire.WriteShareGroupStateRequest(group_id=group_id, topics=topics)
 
 
 def _delete(group_id: str, operations: list[StateOperation]) -> TopLevel:
     wire = delete_share_group_state
-    return wire.DeleteShareGroupStateRequest(
-        group_id=group_id,
-        topics=[
-            wire.DeleteStateData(
-                topic_id=topic_id, partitions=[wire.PartitionData(partition=each.key.partition) for each in of_topic]
-            )
-            for topic_id, of_topic in _by_topic(operations).items()
-        ],
-    )
+
+    def partition(each: StateOperation) -> delete_share_group_state.PartitionData:
+        return wire.PartitionData(partition=each.key.partition)
+
+    topics = _topics(wire.DeleteStateData, operations, partition)
+    return wire.DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
 
 
 def _summarize(group_id: str, operations: list[StateOperation]) -> TopLevel:
     wire = read_share_group_state_summary
-    return wire.ReadShareGroupStateSummaryRequest(
-        group_id=group_id,
-        topics=[
-            wire.ReadStateSummaryData(
-                topic_id=topic_id,
-                partitions=[
-                    wire.PartitionData(partition=each.key.partition, leader_epoch=each.leader_epoch)
-                    for each in of_topic
-                ],
-            )
-            for topic_id, of_topic in _by_topic(operations).items()
-        ],
-    )
+
+    def partition(each: StateOperation) -> read_share_group_state_summary.PartitionData:
+        return wire.PartitionData(partition=each.key.partition, leader_epoch=each.leader_epoch)
+
+    topics = _topics(wire.ReadStateSummaryData, operations, partition)
+    return wire.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics)
 
 
 _REQUESTS: Final[Mapping[StateCall, Callable[[str, list[StateOperation]], TopLevel]]] = {
