@@ -24,11 +24,12 @@ from pykbroker_wire.messages.write_share_group_state import (
 
 
 def handle(ctx: BrokerContext, request: WriteShareGroupStateRequest) -> Later[WriteShareGroupStateResponse]:
-    asked = [(topic.topic_id, each.partition, _write(each)) for topic in request.topics for each in topic.partitions]
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
-        return _response(refused(asked, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        named = [(topic.topic_id, each.partition, None) for topic in request.topics for each in topic.partitions]
+        return _response(refused(named, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return WriteShareGroupStateResponse()
+    asked = [(topic.topic_id, each.partition, _write(each)) for topic in request.topics for each in topic.partitions]
     return then(ctx.services.share_coordinator.write(request.group_id, asked), _response)
 
 

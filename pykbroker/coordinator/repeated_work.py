@@ -37,7 +37,7 @@ class RepeatedWork:
         self._handles[number] = self._loop.call_later(seconds, run)
 
     def close(self) -> None:
-        """Run no action any more."""
+        """Run no action from now on."""
         for handle in (self._handles or {}).values():
             handle.cancel()
         self._handles = None
