@@ -37,6 +37,7 @@ from pykbroker.metadata.view import MetadataView
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
+from pykbroker.node.share_parts import ShareParts
 from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.directory_assignments import AssignmentReports
@@ -165,13 +166,12 @@ class BrokerHalf:
         groups = GroupService(runtime, live, node_id, replicas, metadata)
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
-        self._channels = BrokerChannels(
-            runtime,
-            to_broker,
-            f"broker-{node_id}",
-            to_brokers,
-            self._lost,
-        )
+
+        def channels() -> BrokerChannels:
+            return BrokerChannels(runtime, to_broker, f"broker-{node_id}", to_brokers, self._lost)
+
+        self._channels = channels()
+        self.shares = ShareParts(runtime, config, metadata, channels())
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
             runtime, config, node_id, replicas, metadata, producer_ids, markers.write, self._channels.send
@@ -214,11 +214,13 @@ class BrokerHalf:
         # These parts act as soon as the metadata requires it. All later parts get the broker's epoch from the lease.
         parts.add("disk space", self._space.close)
         parts.add("producer ids", services.producer_ids.close)
-        parts.add("group coordinator", services.groups.close)
         if self._lost is not None:
             parts.add("lost brokers", self._lost.close)
             metadata.add_publisher(self._dead)
         parts.add("channels to brokers", self._channels.close)
+        self.shares.start(parts)
+        # The coordinator of groups closes before the persister, whose last answers would otherwise be written.
+        parts.add("group coordinator", services.groups.close)
         parts.add("transaction coordinator", services.transactions.close)
         parts.add("share coordinator", services.share_coordinator.close)
         parts.add("directory assignments", self.assignments.close)
@@ -238,6 +240,7 @@ class BrokerHalf:
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
         metadata.add_publisher(services.share_coordinator)
+        self.shares.follow()
         for name, level in not_served(metadata.image).items():
             # Every new cluster has such features, as with Apache Kafka, so an operator learns nothing from it.
             logger.debug("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
