@@ -82,11 +82,16 @@ TABLE: tuple[ServedApi, ...] = (
     ServedApi(ApiKey.ADD_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.REMOVE_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.UPDATE_RAFT_VOTER, On.CONTROLLER),
+    ServedApi(ApiKey.SHARE_GROUP_HEARTBEAT, On.BROKER),
+    ServedApi(ApiKey.SHARE_GROUP_DESCRIBE, On.BROKER),
     ServedApi(ApiKey.INITIALIZE_SHARE_GROUP_STATE, On.BROKER),
     ServedApi(ApiKey.READ_SHARE_GROUP_STATE, On.BROKER),
     ServedApi(ApiKey.WRITE_SHARE_GROUP_STATE, On.BROKER),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_STATE, On.BROKER),
     ServedApi(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, On.BROKER),
+    ServedApi(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, On.BROKER),
+    ServedApi(ApiKey.ALTER_SHARE_GROUP_OFFSETS, On.BROKER),
+    ServedApi(ApiKey.DELETE_SHARE_GROUP_OFFSETS, On.BROKER),
 )
 
 

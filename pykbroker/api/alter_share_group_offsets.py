@@ -19,6 +19,7 @@ from pykbroker_wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from pykbroker_wire.primitives import ZERO_UUID
 
 
 def handle(ctx: BrokerContext, request: AlterShareGroupOffsetsRequest) -> Later[AlterShareGroupOffsetsResponse]:
@@ -33,7 +34,7 @@ def handle(ctx: BrokerContext, request: AlterShareGroupOffsetsRequest) -> Later[
         if may_read_topic(ctx, topic.topic_name):
             allowed.append(topic)
         else:
-            refused.append(_refused(topic))
+            refused.append(_refused(topic, ctx.services.groups.topics.id_of(topic.topic_name)))
 
     def with_refused(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
         if not response.error_code:
@@ -48,10 +49,11 @@ def _refuse(code: ErrorCode) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(error_code=code, error_message=code.message)
 
 
-def _refused(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
+def _refused(topic: AlterShareGroupOffsetsRequestTopic, topic_id: bytes | None) -> AlterShareGroupOffsetsResponseTopic:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return AlterShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
+        topic_id=topic_id or ZERO_UUID,
         partitions=[
             AlterShareGroupOffsetsResponsePartition(
                 partition_index=partition.partition_index, error_code=code, error_message=code.message

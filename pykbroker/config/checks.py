@@ -52,6 +52,8 @@ _ASSIGNORS: Final = {
     },
     "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
 }
+#: The class that keeps the state of share groups at share coordinators. Apache Kafka also has one that keeps no state.
+SHARE_PERSISTER: Final = "org.apache.kafka.server.share.persister.DefaultStatePersister"
 #: The only replica selector (KIP-392) that Apache Kafka contains.
 REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -128,6 +130,14 @@ def require_replica_selector(config: Config) -> None:
     selector = config.optional_str("replica.selector.class")
     if config.is_broker and selector not in (None, REPLICA_SELECTOR):
         raise _wrong(config, "replica.selector.class", f"Class {selector} cannot be found; there is {REPLICA_SELECTOR}")
+
+
+def require_share_persister(config: Config) -> None:
+    """Raise ConfigError if `group.share.persister.class.name` is another class than the default. As in Apache Kafka,
+    only the start of a broker checks the class."""
+    name = "group.share.persister.class.name"
+    if config.is_broker and config.str(name) != SHARE_PERSISTER:
+        raise _wrong(config, name, f"the state of share groups is kept by {SHARE_PERSISTER} only")
 
 
 def resolve_listeners(config: Config) -> ListenerConfig:

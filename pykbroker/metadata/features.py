@@ -21,6 +21,7 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 #: 1: eligible leader replicas (KIP-966).
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+#: 1: share groups (KIP-932).
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
@@ -44,11 +45,12 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
+    SHARE_VERSION: VersionRange(0, 1),
 }
 
 #: Features that are not served. A cluster may still have them, because they only add groups, which clients cannot use
 #: here.
-KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SHARE_VERSION, STREAMS_VERSION)}
+KEPT: Final[dict[str, VersionRange]] = {STREAMS_VERSION: VersionRange(0, 1)}
 
 #: The levels with which brokers and controllers register. Each finalised level must be within them.
 REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT

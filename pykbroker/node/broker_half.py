@@ -163,15 +163,15 @@ class BrokerHalf:
             side.metrics,
             self._lost,
         )
-        groups = GroupService(runtime, live, node_id, replicas, metadata)
-        forwarding = channel("forwarding")
-        producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
 
         def channels() -> BrokerChannels:
             return BrokerChannels(runtime, to_broker, f"broker-{node_id}", to_brokers, self._lost)
 
         self._channels = channels()
-        self.shares = ShareParts(runtime, config, metadata, channels())
+        self.shares = ShareParts(runtime, config, metadata, channels(), self._channels.send)
+        groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)
+        forwarding = channel("forwarding")
+        producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
             runtime, config, node_id, replicas, metadata, producer_ids, markers.write, self._channels.send

@@ -64,6 +64,7 @@ class Node:
         that promises protection which pykbroker does not have, or that names a class which it does not have."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
+        checks.require_share_persister(config)
         self.config = config
         self.runtime = runtime
         self._usual_health_socket = usual_health_socket

@@ -36,6 +36,12 @@ from pykbroker_wire.messages.create_topics import (
 logger = logging.getLogger(__name__)
 
 _MOST_NAMED = 20
+#: The key with the replication factor of each internal topic.
+_FACTOR_KEYS = {
+    GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
+}
 
 
 @dataclass(slots=True)
@@ -120,6 +126,9 @@ def _create(services: BrokerServices, names: list[str]) -> None:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 message = None if result is None else result.error_message
+                key = _FACTOR_KEYS.get(name)
+                if key is not None and code is ErrorCode.INVALID_REPLICATION_FACTOR:
+                    message = f"{message or code.message} The factor is that of {key}."
                 # A client may choose a new name each time, so such lines are limited by the error and not by the name.
                 subject = name if name in INTERNAL_TOPICS else code.name
                 _say(creations, subject, logging.WARNING, "Auto creation of topic %s failed: %s", name, message)
@@ -183,7 +192,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
         case "__consumer_offsets":
             assert name == GROUP_METADATA_TOPIC
             partitions = config.int("offsets.topic.num.partitions")
-            factor = number("offsets.topic.replication.factor")
+            factor = number(_FACTOR_KEYS[name])
             # The value "producer" keeps batches compressed as the coordinator wrote them.
             configs = {
                 "cleanup.policy": "compact",
@@ -193,7 +202,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
         case "__transaction_state":
             assert name == TRANSACTION_STATE_TOPIC
             partitions = config.int("transaction.state.log.num.partitions")
-            factor = number("transaction.state.log.replication.factor")
+            factor = number(_FACTOR_KEYS[name])
             configs = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
@@ -204,7 +213,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
         case "__share_group_state":
             assert name == SHARE_STATE_TOPIC
             partitions = config.int("share.coordinator.state.topic.num.partitions")
-            factor = number("share.coordinator.state.topic.replication.factor")
+            factor = number(_FACTOR_KEYS[name])
             configs = {
                 "cleanup.policy": "delete",
                 "compression.type": "producer",

@@ -117,7 +117,10 @@ class Node:
         self.authorizer: Any = AllowAll()
 
     def make_groups(self, live: LiveConfig) -> GroupService:
-        return GroupService(as_runtime(self.world), live, 1, as_replicas(self.replicas), cast(Any, self.metadata))
+        nothing: Any = None  # these groups have no share partitions
+        return GroupService(
+            as_runtime(self.world), live, 1, as_replicas(self.replicas), cast(Any, self.metadata), nothing, nothing
+        )
 
     def ask(self, handle: Callable[[RequestContext[Any], Any], Any], request: Any, version: int | None = None) -> Any:
         """Return the response; if it came at once, it is encoded in its version and decoded again."""

@@ -108,7 +108,7 @@ class ShareCoordinators:
             known = self.states.get((group_id, topic_id, partition))
             return ShareSummary() if known is None else ShareSummary(ErrorCode.NONE, known[1], 4, 2)
 
-        return self._later(lambda: [summary(*place) for place in partitions])
+        return self._later(lambda: [summary(*place) for place in partitions]) if partitions else []
 
 
 class Ends:
@@ -230,11 +230,6 @@ def test_without_the_feature_share_groups_are_not_served(node: ShareNode) -> Non
     assert codes_of(node) == [ErrorCode.UNSUPPORTED_VERSION] * 5
 
 
-def test_without_share_coordinators_share_groups_are_not_served(node: ShareNode) -> None:
-    node.groups.shares = None
-    assert codes_of(node) == [ErrorCode.UNSUPPORTED_VERSION] * 5
-
-
 def test_a_client_without_rights_on_the_group_gets_nothing(node: ShareNode) -> None:
     node.authorizer = DenyAll()
     assert codes_of(node) == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 5
@@ -331,6 +326,8 @@ def test_a_group_id_is_needed(node: ShareNode) -> None:
         node.ask(alter_share_group_offsets.handle, alter({("t", 0): 1}, group="")),
         node.ask(delete_share_group_offsets.handle, delete_offsets("t", group="")),
         node.ask(share_group_describe.handle, ShareGroupDescribeRequest(group_ids=[""])).groups[0],
+        node.ask(describe_share_group_offsets.handle, describe_offsets({"t": [0]}, "")).groups[0],
+        node.ask(describe_share_group_offsets.handle, describe_offsets(None, "")).groups[0],
     ):
         assert answer.error_code == ErrorCode.INVALID_GROUP_ID
 
@@ -418,7 +415,6 @@ def test_a_refused_join_is_answered_with_the_error(node: ShareNode) -> None:
 
 def test_the_states_of_a_deleted_topic_are_forgotten(node: ShareNode) -> None:
     node.ask(share_group_heartbeat.handle, beat())
-    assert node.groups.shares is not None
     node.groups.shares.topics_deleted([TOPIC_ID])
     assert node.group().known_states.initialized == {}
 
@@ -445,6 +441,12 @@ def test_absent_offsets_are_no_error(node: ShareNode) -> None:
     assert offsets_of(answer) == {("t", 0): absent, ("t", 99): absent, ("nowhere", 3): absent}
     assert offsets_of(node.ask(describe_share_group_offsets.handle, describe_offsets(group="none"))) == {}
     assert offsets_of(node.ask(describe_share_group_offsets.handle, describe_offsets({}))) == {}
+    # No share coordinator is asked about a partition that does not exist.
+    node.share_coordinators.waits = True
+    assert offsets_of(node.ask(describe_share_group_offsets.handle, describe_offsets({"t": [99]}))) == {
+        ("t", 99): absent
+    }
+    node.share_coordinators.waits = False
     node.share_coordinators.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     answer = node.ask(describe_share_group_offsets.handle, describe_offsets({"t": [0]}))
     assert offsets_of(answer) == {("t", 0): absent}

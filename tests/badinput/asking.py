@@ -6,6 +6,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pykbroker_wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from pykbroker_wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -56,6 +65,22 @@ class Asker(Wire):
     def make_coordinator(self) -> None:
         while self.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
             pass
+
+    def make_share_group(self) -> None:
+        """Make a share group with an offset, and read its lag. The node then has all connections to itself that
+        requests about share groups need."""
+        topic = self.make_topic("shared")
+        partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+        altered = AlterShareGroupOffsetsRequest(
+            group_id="sharing",
+            topics=[AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])],
+        )
+        while (answer := self.call(altered)).error_code or answer.responses[0].partitions[0].error_code:
+            pass
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id="sharing", topics=None)
+        answer = self.call(DescribeShareGroupOffsetsRequest(groups=[asked]))
+        (described,) = answer.groups[0].topics
+        assert described.partitions[0].lag == 0
 
     def try_produce(
         self, topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0, version: int = 9

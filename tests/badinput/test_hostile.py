@@ -179,11 +179,13 @@ def test_a_hostile_client_disturbs_nobody_and_leaves_nothing(capsys: pytest.Capt
         asker.make_topic(mutations.TOPIC)
         asker.make_topic(STOCK)
         asker.make_coordinator()
+        asker.make_share_group()
         # Objects that are made once (modules, caches, free lists) are made before anything is counted.
         known = mutations.Known(topic_id=asker.topic_id(mutations.TOPIC))
         attack(node.port, mutations.requests(SEED + 1, 2, 100, known))
         _forget_topics(asker)
-        before = _settled(node, {"connections": 1})
+        # The node has two connections to itself: for share coordinators, and for the ends of partitions.
+        before = _settled(node, {"connections": 3})
         stock = StockClient(f"{HOST}:{node.port}")
         stock.start()
         stock.works(3)

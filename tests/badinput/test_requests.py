@@ -11,10 +11,21 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import alter_configs, incremental_alter_configs
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pykbroker_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from pykbroker_wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from pykbroker_wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from pykbroker_wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pykbroker_wire.messages.end_txn import EndTxnRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -30,7 +41,9 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from pykbroker_wire.messages.share_group_describe import ShareGroupDescribeRequest
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from pykbroker_wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
 from pykbroker_wire.primitives import TopLevel
 from testkit.nodes.wire import CLOSED
@@ -291,8 +304,56 @@ def test_heartbeats_of_consumer_groups(node: WatchedNode) -> None:
         asker.is_served()
 
 
-def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
-    """Until share groups are supported, their requests are not advertised."""
+def test_share_groups(node: WatchedNode) -> None:
+    """Apache Kafka answers DescribeShareGroupOffsets without a group id with UNKNOWN_SERVER_ERROR, and about a
+    partition that does not exist after half a minute."""
     with Asker(node.port) as asker:
-        assert asker.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="m"), 1) is CLOSED
+        asker.make_coordinator()
+        topic = asker.make_topic("shared")
+        fine: dict[str, Any] = {"group_id": "bad-share", "member_id": "m", "subscribed_topic_names": ["nowhere"]}
+        for field, value, code in (
+            ("group_id", "", ErrorCode.INVALID_REQUEST),
+            ("group_id", "  ", ErrorCode.INVALID_REQUEST),
+            ("member_id", "", ErrorCode.INVALID_REQUEST),
+            ("member_id", "m" * 37, ErrorCode.INVALID_REQUEST),
+            ("member_id", "m" * 30_000, ErrorCode.INVALID_REQUEST),
+            ("rack_id", "", ErrorCode.INVALID_REQUEST),
+            ("subscribed_topic_names", None, ErrorCode.INVALID_REQUEST),
+            ("subscribed_topic_names", [], ErrorCode.INVALID_REQUEST),
+            ("member_epoch", -(2**31), ErrorCode.INVALID_REQUEST),
+            ("member_epoch", 2**31 - 1, ErrorCode.GROUP_ID_NOT_FOUND),
+        ):
+            answer = asker.ask(ShareGroupHeartbeatRequest(**{"member_epoch": 0, **fine, field: value}), 1)
+            assert answer.error_code == code, field
+        described = asker.ask(ShareGroupDescribeRequest(group_ids=["", "nowhere", "g" * 30_000]), 1).groups
+        assert [group.error_code for group in described] == [
+            ErrorCode.INVALID_GROUP_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ]
+        partition = AlterShareGroupOffsetsRequestPartition(partition_index=-1, start_offset=-(2**63))
+        topics = [
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[partition] * 2)
+            for name in (topic, topic, "nowhere", "")
+        ]
+        altered = asker.ask(AlterShareGroupOffsetsRequest(group_id="bad-share", topics=topics), 0)
+        codes = {each.error_code for topic in altered.responses for each in topic.partitions}
+        assert (altered.error_code, codes) == (ErrorCode.NONE, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        deleted = asker.ask(DeleteShareGroupOffsetsRequest(group_id="", topics=[]), 0)
+        assert deleted.error_code == ErrorCode.INVALID_GROUP_ID
+        asked = DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[-1, 2**31 - 1])
+        groups = [
+            DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=[asked])
+            for group in ("", "nowhere", "nowhere")
+        ]
+        offsets = asker.ask(DescribeShareGroupOffsetsRequest(groups=groups), 1).groups
+        assert [group.error_code for group in offsets] == [ErrorCode.INVALID_GROUP_ID, ErrorCode.NONE, ErrorCode.NONE]
+        assert {each.start_offset for each in offsets[1].topics[0].partitions} == {-1}
+        asker.is_served()
+
+
+def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
+    """Streams groups are not served, and their requests are not advertised."""
+    with Asker(node.port) as asker:
+        assert asker.ask(StreamsGroupHeartbeatRequest(group_id="g", member_id="m"), 0) is CLOSED
         assert len(asker.said_in(node.log_file)) == 1

@@ -143,46 +143,46 @@ GROUPS = in_area(
 SHARE = in_area(
     "Share groups",
     #: Least time between two assignments of a share group.
-    Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
     #: The assignor of share groups; exactly one.
-    Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM),
+    Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM, acts=True),
     #: How often a record is delivered before it is given up on.
     Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM),
     #: How often members of a share group are told to send heartbeats.
-    Key("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    Key("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, acts=True),
     #: Pause before an attempt to initialize share state is repeated.
-    Key("group.share.initialize.retry.interval.ms", INT, 30000, at_least(1), LOW, internal=True),
+    Key("group.share.initialize.retry.interval.ms", INT, 30000, at_least(1), LOW, internal=True, acts=True),
     #: Upper bound of share.assignment.interval.ms of a group.
-    Key("group.share.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM),
+    Key("group.share.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM, acts=True),
     #: Upper bound of share.delivery.count.limit of a group.
-    Key("group.share.max.delivery.count.limit", INT, 10, between(5, 25), MEDIUM),
+    Key("group.share.max.delivery.count.limit", INT, 10, between(5, 25), MEDIUM, acts=True),
     #: Upper bound of share.heartbeat.interval.ms of a group.
-    Key("group.share.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM),
+    Key("group.share.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM, acts=True),
     #: Upper bound of share.partition.max.record.locks of a group.
-    Key("group.share.max.partition.max.record.locks", INT, 4000, between(2000, 10000), MEDIUM),
+    Key("group.share.max.partition.max.record.locks", INT, 4000, between(2000, 10000), MEDIUM, acts=True),
     #: Upper bound of share.record.lock.duration.ms of a group.
-    Key("group.share.max.record.lock.duration.ms", INT, 60000, between(30000, 3_600_000), MEDIUM),
+    Key("group.share.max.record.lock.duration.ms", INT, 60000, between(30000, 3_600_000), MEDIUM, acts=True),
     #: Upper bound of share.session.timeout.ms of a group.
-    Key("group.share.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM),
+    Key("group.share.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM, acts=True),
     #: Most share sessions that are kept; at least group.share.max.size.
     Key("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM),
     #: Most members of one share group.
-    Key("group.share.max.size", INT, 200, between(1, 1000), MEDIUM),
+    Key("group.share.max.size", INT, 200, between(1, 1000), MEDIUM, acts=True),
     #: Lower bound of share.assignment.interval.ms of a group.
-    Key("group.share.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
+    Key("group.share.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM, acts=True),
     #: Lower bound of share.delivery.count.limit of a group.
-    Key("group.share.min.delivery.count.limit", INT, 2, between(2, 5), MEDIUM),
+    Key("group.share.min.delivery.count.limit", INT, 2, between(2, 5), MEDIUM, acts=True),
     #: Lower bound of share.heartbeat.interval.ms of a group.
-    Key("group.share.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    Key("group.share.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, acts=True),
     #: Lower bound of share.partition.max.record.locks of a group.
-    Key("group.share.min.partition.max.record.locks", INT, 100, between(100, 2000), MEDIUM),
+    Key("group.share.min.partition.max.record.locks", INT, 100, between(100, 2000), MEDIUM, acts=True),
     #: Lower bound of share.record.lock.duration.ms of a group.
-    Key("group.share.min.record.lock.duration.ms", INT, 15000, between(1000, 30000), MEDIUM),
+    Key("group.share.min.record.lock.duration.ms", INT, 15000, between(1000, 30000), MEDIUM, acts=True),
     #: Lower bound of share.session.timeout.ms of a group.
-    Key("group.share.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    Key("group.share.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
     #: Most records of one partition that members of a share group hold at a time.
     Key("group.share.partition.max.record.locks", INT, 2000, between(100, 10000), MEDIUM),
-    #: Class that keeps the state of share groups.
+    #: Class that keeps the state of share groups. A broker starts with the default only.
     Key(
         "group.share.persister.class.name",
         STRING,
@@ -190,11 +190,12 @@ SHARE = in_area(
         None,
         MEDIUM,
         internal=True,
+        acts=True,
     ),
     #: How long a member holds a record before it goes to another.
     Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM),
     #: A member of a share group that sends no heartbeat for this long is removed.
-    Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
     #: How long the share coordinator gathers records before it writes them. -1: the writes that arrive in one turn of
     #: the event loop become one batch. 0: it does not wait.
     Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM, acts=True),

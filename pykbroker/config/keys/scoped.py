@@ -139,13 +139,13 @@ GROUP = in_area(
     #: A member of the consumer group that sends no heartbeat for this long is removed.
     Key("consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: Least time between two assignments of the share group.
-    Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
+    Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP, acts=True),
     #: Where the share group starts on a partition new to it: latest, earliest, or a time back from now.
     Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP),
     #: How often a record is delivered to the share group before it is given up on.
     Key("share.delivery.count.limit", INT, 5, at_least(2), MEDIUM, PER_GROUP),
     #: How often members of the share group are told to send heartbeats.
-    Key("share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP),
+    Key("share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: Whether the share group sees records of open and aborted transactions.
     Key(
         "share.isolation.level",
@@ -162,7 +162,7 @@ GROUP = in_area(
     #: Whether members of the share group may extend the time for which they hold a record.
     Key("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP),
     #: A member of the share group that sends no heartbeat for this long is removed.
-    Key("share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
+    Key("share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: Least time between two assignments of the streams group.
     Key("streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
     #: How often members of the streams group are told to send heartbeats.

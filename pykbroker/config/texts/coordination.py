@@ -141,7 +141,7 @@ group.share.min.session.timeout.ms
 group.share.partition.max.record.locks
     Most records of one partition that members of a share group hold at a time.
 group.share.persister.class.name
-    Class that keeps the state of share groups.
+    Class that keeps the state of share groups. A broker starts with the default only.
 group.share.record.lock.duration.ms
     How long a member holds a record before it goes to another.
 group.share.session.timeout.ms

@@ -10,13 +10,11 @@ Not for batches of a transaction, which are undecided, nor for control batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.coordinator.group.records import decode as decode_record
-from pykbroker.coordinator.result import CoordinatorRecord
-from pykbroker_wire.primitives import Buffer
+from pykbroker.coordinator.group import records
 from pykbroker_wire.records.record import InvalidRecord, iter_encoded, read_varint
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 
@@ -34,15 +32,10 @@ _LEAST_KEY: Final = 10
 class BulkLoad:
     """One bulk load of one shard."""
 
-    __slots__ = ("_decode", "_known", "_shard")
+    __slots__ = ("_known", "_shard")
 
-    def __init__(
-        self,
-        shard: GroupShard,
-        decode: Callable[[Buffer | None, Buffer | None], CoordinatorRecord | None] = decode_record,
-    ) -> None:
+    def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
-        self._decode = decode
         #: a key without its partition -> the offsets of that group and topic
         self._known: dict[bytes, dict[int, bytes]] = {}
 
@@ -165,7 +158,7 @@ class BulkLoad:
         if size < 0 or end > len(data):
             raise InvalidRecord(f"a record of {size} bytes, {len(data) - start} are left in the batch")
         for found in iter_encoded(data[position:end], 1, base_offset, base_timestamp):
-            record = self._decode(found.key, found.value)
+            record = records.decode(found.key, found.value)
             if record is None:
                 return end, False
             if record.value is None:

@@ -1,5 +1,5 @@
-"""The kinds of groups. Two are served. The records of two others are only kept (kept_groups.py), because coordinators
-on other brokers may serve these kinds. A broker with share coordinators serves share groups too (`WITH_SHARE_GROUPS`).
+"""The kinds of groups. Three are served. The records of streams groups are only kept (kept_groups.py), because
+coordinators on other brokers may serve them.
 
 Responsible for the table alone (contract.py has the interfaces of a kind).
 """
@@ -21,9 +21,9 @@ from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, Consum
 from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones
 from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, consumer_group_id, replay_consumer
 from pykbroker.coordinator.group.contract import Group, GroupKind
-from pykbroker.coordinator.group.kept_groups import SHARE, SHARE_KIND, STREAMS, STREAMS_KIND
+from pykbroker.coordinator.group.kept_groups import STREAMS, STREAMS_KIND
 from pykbroker.coordinator.group.mixed import MixedStep
-from pykbroker.coordinator.group.share.share_group import ShareGroup
+from pykbroker.coordinator.group.share.share_group import SHARE, ShareGroup
 from pykbroker.coordinator.group.share.share_records import SHARE_KEYS, replay_share, share_group_id
 from pykbroker.coordinator.group.share.share_records import group_tombstones as share_group_tombstones
 from pykbroker.coordinator.group.share.share_step import ShareStep
@@ -45,14 +45,6 @@ _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
     tombstones_of=group_tombstones,
     step_of=MixedStep,
 )
-#: The kinds by the names that ListGroups shows.
-KINDS: Final[Mapping[str, GroupKind[Group]]] = {
-    CLASSIC: _CLASSIC,
-    CONSUMER: _CONSUMER,
-    SHARE: SHARE_KIND,
-    STREAMS: STREAMS_KIND,
-}
-
 _SHARE: Final[GroupKind[ShareGroup]] = GroupKind(
     group=ShareGroup,
     keys=SHARE_KEYS,
@@ -61,8 +53,13 @@ _SHARE: Final[GroupKind[ShareGroup]] = GroupKind(
     tombstones_of=share_group_tombstones,
     step_of=ShareStep,
 )
-#: The kinds where share groups are served.
-WITH_SHARE_GROUPS: Final[Mapping[str, GroupKind[Group]]] = {**KINDS, SHARE: _SHARE}
+#: The kinds by the names that ListGroups shows.
+KINDS: Final[Mapping[str, GroupKind[Group]]] = {
+    CLASSIC: _CLASSIC,
+    CONSUMER: _CONSUMER,
+    SHARE: _SHARE,
+    STREAMS: STREAMS_KIND,
+}
 
 
 def kinds_by_key(kinds: Mapping[str, GroupKind[Group]]) -> dict[type[TopLevel], GroupKind[Group]]:

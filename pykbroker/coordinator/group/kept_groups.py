@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) and streams groups (KIP-1071): kept here, without service, for a coordinator that serves them.
+"""Streams groups (KIP-1071): kept here, without service, for a coordinator that serves them.
 
 In a cluster with Apache Kafka the coordinator of a group moves to the broker that leads its partition of
 `__consumer_offsets`. While this node leads it, the group's records stay as they are: only commits of clients are
@@ -7,16 +7,14 @@ sessions begin anew with the next coordinator.
 
 Responsible for the ids of such groups, and for the errors that clients of other kinds of groups get. The errors are
 those of Apache Kafka 4.3.1 (compat_tests/mixed_cluster compares both). Two answers are stricter than Apache Kafka's. An
-empty streams group does not become a group of another kind. An empty group cannot be deleted here, because a share
-group has state at another coordinator as well. Only the epoch of a streams member is read from the values, because a
-later release may write the other values in another version.
+empty streams group does not become a group of another kind, and it cannot be deleted here. Only the epoch of a member
+is read from the values, because a later release may write the other values in another version.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import ClassVar, Final
+from typing import Final
 
 from pykbroker.coordinator.group.contract import GroupKind
 from pykbroker.coordinator.result import CoordinatorRecord, TimerKey, Token
@@ -26,8 +24,6 @@ from pykbroker_wire.messages.join_group import JoinGroupRequest
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
 from pykbroker_wire.primitives import TopLevel
-from pykbroker_wire.stored.group.share_group_member_metadata import ShareGroupMemberMetadataKey
-from pykbroker_wire.stored.group.share_group_metadata import ShareGroupMetadataKey
 from pykbroker_wire.stored.group.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -35,7 +31,6 @@ from pykbroker_wire.stored.group.streams_group_current_member_assignment import 
 from pykbroker_wire.stored.group.streams_group_member_metadata import StreamsGroupMemberMetadataKey
 from pykbroker_wire.stored.group.streams_group_metadata import StreamsGroupMetadataKey
 
-SHARE: Final = "share"
 STREAMS: Final = "streams"
 
 #: From this version of OffsetCommit on, members of the newer protocols get STALE_MEMBER_EPOCH.
@@ -43,10 +38,11 @@ _COMMIT_WITH_EPOCH_FROM: Final = 9
 _UNKNOWN_EPOCH: Final = -1
 
 
-class KeptGroup(ABC):
-    """The stored part of a group: its id and its members."""
+class StreamsGroup:
+    """The stored part of a group: its id and its members, which commit offsets like those of a consumer group."""
 
-    kind: ClassVar[str]
+    kind: Final = STREAMS
+    protocol_type: Final = STREAMS
 
     __slots__ = ("group_id", "members")
 
@@ -56,13 +52,9 @@ class KeptGroup(ABC):
         self.members: dict[str, int] = {}
 
     @property
-    def protocol_type(self) -> str:
-        return self.kind
-
-    @property
-    @abstractmethod
     def state_name(self) -> str:
-        """The name of the state in ListGroups."""
+        """Return "Unknown" if the group has members, because the records with their state are not read here."""
+        return "Empty" if self.is_empty else "Unknown"
 
     @property
     def is_empty(self) -> bool:
@@ -73,7 +65,7 @@ class KeptGroup(ABC):
         here."""
         return not self.is_empty
 
-    def topics_changed(self, names: Collection[str]) -> None:  # noqa: B027  # no kind computes anything
+    def topics_changed(self, names: Collection[str]) -> None:
         """Do nothing, because nothing is computed from topics."""
 
     def offsets_expire_from_ms(self) -> int | None:
@@ -81,71 +73,6 @@ class KeptGroup(ABC):
 
     def session_after_commit(self, member_id: str) -> int | None:
         return None
-
-    @abstractmethod
-    def check_offset_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        *,
-        transactional: bool = False,
-        api_version: int = _COMMIT_WITH_EPOCH_FROM,
-    ) -> None:
-        """Raises KafkaError if the member may not commit."""
-
-    @abstractmethod
-    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raises KafkaError if the member may not fetch."""
-
-    @abstractmethod
-    def check_offset_delete(self) -> None:
-        """Raises KafkaError if its offsets may not be deleted."""
-
-    def check_delete(self) -> None:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION if self.is_empty else ErrorCode.NON_EMPTY_GROUP)
-
-
-class KeptShareGroup(KeptGroup):
-    """A share group. Its offsets are not in `__consumer_offsets`."""
-
-    kind: ClassVar[str] = SHARE
-
-    __slots__ = ()
-
-    @property
-    def state_name(self) -> str:
-        return "Empty" if self.is_empty else "Stable"
-
-    def check_offset_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        *,
-        transactional: bool = False,
-        api_version: int = _COMMIT_WITH_EPOCH_FROM,
-    ) -> None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-
-    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Do nothing, because the group has no offsets to fetch."""
-
-    def check_offset_delete(self) -> None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-
-
-class StreamsGroup(KeptGroup):
-    """A streams group. Its members commit offsets like those of a consumer group."""
-
-    kind: ClassVar[str] = STREAMS
-
-    __slots__ = ()
-
-    @property
-    def state_name(self) -> str:
-        """Return "Unknown" if the group has members, because the records with their state are not read here."""
-        return "Empty" if self.is_empty else "Unknown"
 
     def check_offset_commit(
         self,
@@ -175,6 +102,9 @@ class StreamsGroup(KeptGroup):
 
     def check_offset_delete(self) -> None:
         """Do nothing. The shard refuses topics to which the group subscribes."""
+
+    def check_delete(self) -> None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION if self.is_empty else ErrorCode.NON_EMPTY_GROUP)
 
     def _epoch_of(self, member_id: str) -> int:
         if member_id not in self.members:
@@ -210,10 +140,6 @@ class KeptStep:
 
 _STEP: Final = KeptStep()
 
-_GroupKey = ShareGroupMetadataKey | StreamsGroupMetadataKey
-_MemberKey = ShareGroupMemberMetadataKey | StreamsGroupMemberMetadataKey
-
-SHARE_KEYS: Final = (ShareGroupMetadataKey, ShareGroupMemberMetadataKey)
 STREAMS_KEYS: Final = (
     StreamsGroupMetadataKey,
     StreamsGroupMemberMetadataKey,
@@ -222,19 +148,19 @@ STREAMS_KEYS: Final = (
 
 
 def _group_id(key: TopLevel) -> str:
-    assert isinstance(key, _GroupKey | _MemberKey | StreamsGroupCurrentMemberAssignmentKey)
+    assert isinstance(key, STREAMS_KEYS)
     return key.group_id
 
 
-def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[KeptGroup]) -> KeptGroup | None:
+def _replay(group: StreamsGroup | None, record: CoordinatorRecord) -> StreamsGroup | None:
     """Replay a record. A group begins with its own record or a member's record, and ends with the tombstone of its own
     record."""
     key, value = record.key, record.value
-    if isinstance(key, _GroupKey):
-        return None if value is None else group or new(key.group_id)
-    if isinstance(key, _MemberKey):
+    if isinstance(key, StreamsGroupMetadataKey):
+        return None if value is None else group or StreamsGroup(key.group_id)
+    if isinstance(key, StreamsGroupMemberMetadataKey):
         if value is not None:
-            group = group or new(key.group_id)
+            group = group or StreamsGroup(key.group_id)
             group.members.setdefault(key.member_id, _UNKNOWN_EPOCH)
         elif group is not None:
             group.members.pop(key.member_id, None)
@@ -244,18 +170,6 @@ def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[Kept
         assert value is None or isinstance(value, bytes)
         group.members[key.member_id] = _member_epoch(value)
     return group
-
-
-def _replay_share(group: KeptShareGroup | None, record: CoordinatorRecord) -> KeptShareGroup | None:
-    after = _replayed(group, record, KeptShareGroup)
-    assert after is None or isinstance(after, KeptShareGroup)
-    return after
-
-
-def _replay_streams(group: StreamsGroup | None, record: CoordinatorRecord) -> StreamsGroup | None:
-    after = _replayed(group, record, StreamsGroup)
-    assert after is None or isinstance(after, StreamsGroup)
-    return after
 
 
 def _member_epoch(value: bytes | None) -> int:
@@ -269,23 +183,15 @@ def _member_epoch(value: bytes | None) -> int:
         return _UNKNOWN_EPOCH
 
 
-def _no_tombstones(group: KeptGroup) -> list[CoordinatorRecord]:
+def _no_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
     raise AssertionError(f"group {group.group_id} of kind {group.kind} is not deleted here")
 
 
-SHARE_KIND: Final[GroupKind[KeptShareGroup]] = GroupKind(
-    group=KeptShareGroup,
-    keys=SHARE_KEYS,
-    group_id_of_key=_group_id,
-    replay_record=_replay_share,
-    tombstones_of=_no_tombstones,
-    step_of=lambda *_: _STEP,
-)
 STREAMS_KIND: Final[GroupKind[StreamsGroup]] = GroupKind(
     group=StreamsGroup,
     keys=STREAMS_KEYS,
     group_id_of_key=_group_id,
-    replay_record=_replay_streams,
+    replay_record=_replay,
     tombstones_of=_no_tombstones,
     step_of=lambda *_: _STEP,
 )

@@ -7,18 +7,15 @@ which no other version can store.
 Values of committed offsets stay bytes, in memory too. So a million of them are loaded without decoding, and the garbage
 collector has no objects to scan (a scan stopped the loop for a tenth of a second).
 
-Responsible for building, encoding and decoding records. Only the keys are decoded for a few record types of groups that
-are kept here without service (kept_groups.py). `RecordsWithShareGroups` decodes the records of share groups too, for a
-broker that serves them. Records of other types are skipped when the log is read (`decode` returns None), because they
-belong to other coordinators. Not responsible for the meaning of records.
+Responsible for building, encoding and decoding records. Only the keys are decoded for a few record types of streams
+groups, which are kept here without service (kept_groups.py). Records of other types are skipped when the log is read
+(`decode` returns None), because they belong to other coordinators. Not responsible for the meaning of records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from pykbroker.coordinator.group.kept_groups import SHARE_KEYS as KEPT_SHARE_KEYS
 from pykbroker.coordinator.group.kept_groups import STREAMS_KEYS
 from pykbroker.coordinator.group.share.share_records import SHARE_KEYS, SHARE_VALUES
 from pykbroker.coordinator.result import CoordinatorRecord
@@ -60,29 +57,23 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
 _LEGACY_OFFSET_COMMIT: Final = LegacyOffsetCommitKey.API_KEY
 _OFFSET_COMMIT: Final = OffsetCommitKey.API_KEY
-#: type -> key and value of the other records
-_TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
-    key.API_KEY: (key, value)
-    for key, value in (
-        (GroupMetadataKey, GroupMetadataValue),
-        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-    )
-}
-
-_share_keys: tuple[type[TopLevel], ...] = SHARE_KEYS
-#: The same of share groups.
-_SHARE_TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
-    key.API_KEY: (key, value) for key, value in zip(_share_keys, SHARE_VALUES, strict=True)
-}
+#: key and value of the other records
+_OTHERS: Final[tuple[tuple[type[TopLevel], type[TopLevel]], ...]] = (
+    (GroupMetadataKey, GroupMetadataValue),
+    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    *zip(SHARE_KEYS, SHARE_VALUES, strict=True),
+)
+#: the same by the type of the record
+_TYPES: Final = {key.API_KEY: (key, value) for key, value in _OTHERS}
 
 #: type -> key. Values of these records stay bytes.
-_KEPT: Final[dict[int, type[TopLevel]]] = {key.API_KEY: key for key in (*KEPT_SHARE_KEYS, *STREAMS_KEYS)}
+_KEPT: Final[dict[int, type[TopLevel]]] = {key.API_KEY: key for key in STREAMS_KEYS}
 
 
 def offset_record(
@@ -125,33 +116,13 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
     """Return None for a record of a type that does not concern this broker. Raises DecodeError."""
-    return _decode(key, value, _TYPES)
-
-
-class RecordsWithShareGroups:
-    """The same format where share groups are served (a `RecordFormat`)."""
-
-    _types: Final = {**_TYPES, **_SHARE_TYPES}
-
-    @staticmethod
-    def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-        return encode(record)
-
-    @classmethod
-    def decode(cls, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
-        return _decode(key, value, cls._types)
-
-
-def _decode(
-    key: Buffer | None, value: Buffer | None, known: Mapping[int, tuple[type[TopLevel], type[TopLevel]]]
-) -> CoordinatorRecord | None:
     if key is None or len(key) < 2:
         raise DecodeError("a record of __consumer_offsets without a key")
     record_type = key[0] << 8 | key[1]
     if record_type in (_OFFSET_COMMIT, _LEGACY_OFFSET_COMMIT):
         offset_key, _ = OffsetCommitKey.decode(key, 2, 0)
         return CoordinatorRecord(offset_key, None if value is None else bytes(value))
-    types = known.get(record_type)
+    types = _TYPES.get(record_type)
     if types is None:
         kept = _KEPT.get(record_type)
         if kept is None:

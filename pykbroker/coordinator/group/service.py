@@ -18,7 +18,6 @@ from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.configs import GroupConfigs
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
 from pykbroker.coordinator.group.consumer.consumer_member import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
-from pykbroker.coordinator.group.group_kinds import KINDS, WITH_SHARE_GROUPS
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.share.share_service import EndOffsets, ShareGroupService
@@ -31,7 +30,6 @@ from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import Verifier
 from pykbroker.coordinator.result import Result, Token
-from pykbroker.coordinator.shard_loading import RecordFormat
 from pykbroker.metadata.features import group_version, share_version
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.runtime.later import CallWhenDone, Later, and_then, at_any_time, gather, then
@@ -86,11 +84,11 @@ class GroupService:
         node_id: int,
         replicas: ReplicaTable,
         metadata: MetadataView,
-        share_states: ShareStateKeeper | None = None,
-        end_offsets: EndOffsets | None = None,
+        share_states: ShareStateKeeper,
+        end_offsets: EndOffsets,
     ) -> None:
-        """With `share_states` and `end_offsets`, share groups are served. Otherwise their records are kept for a
-        coordinator that serves them."""
+        """`share_states` asks share coordinators for the states of share partitions, and `end_offsets` asks leaders for
+        the ends of partitions."""
         config = live.current
         self.node_id = node_id
         self.configs = GroupConfigs(
@@ -102,26 +100,20 @@ class GroupService:
         self._runtime = runtime
         self._metadata = metadata
         self._partitions = KeptCount(OFFSETS_TOPIC, config.int("offsets.topic.num.partitions"))
-        serves_shares = share_states is not None and end_offsets is not None
-        kinds = WITH_SHARE_GROUPS if serves_shares else KINDS
-        record_format: RecordFormat = records.RecordsWithShareGroups if serves_shares else records
         self.coordinator: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
             runtime,
             replicas,
-            lambda index: GroupShard(index, self.settings, self.topics, kinds),
-            record_format,
+            lambda index: GroupShard(index, self.settings, self.topics),
+            records,
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
             load_bytes=config.int("offsets.load.buffer.size"),
             codec=Codec(config.int("offsets.topic.compression.codec")),
             linger_ms=config.int("group.coordinator.append.linger.ms"),
-            bulk=lambda shard: BulkLoad(shard, record_format.decode),
+            bulk=BulkLoad,
             on_effect=self._effect,
         )
-        #: None if share groups are kept and not served
-        self.shares: ShareGroupService | None = None
-        if share_states is not None and end_offsets is not None:
-            self.shares = ShareGroupService(self.coordinator, self.partition_of, self.topics, share_states, end_offsets)
+        self.shares = ShareGroupService(self.coordinator, self.partition_of, self.topics, share_states, end_offsets)
         self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)
 
     def start(self) -> None:
@@ -142,17 +134,14 @@ class GroupService:
         deleted = [(topic.name, topic.id) for topic in delta.topics.deleted.values()]
         if deleted:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
-            if self.shares is not None:
-                self.shares.topics_deleted([topic_id for _, topic_id in deleted])
+            self.shares.topics_deleted([topic_id for _, topic_id in deleted])
 
     @property
     def served_shares(self) -> ShareGroupService | None:
-        """The share groups, None if this broker or the cluster's feature level has none. The level may change while the
-        node runs."""
+        """The share groups, None if the cluster's feature level has none. The level may change while the node runs."""
         return self.shares if share_version(self._metadata.image) > 0 else None
 
     def _effect(self, _index: int, _epoch: int, effect: object) -> None:
-        assert self.shares is not None
         assert isinstance(effect, SharesToInitialize)
         self.shares.effect(effect)
 
@@ -466,12 +455,11 @@ class GroupService:
     def delete_groups(self, group_ids: Iterable[str]) -> Later[list[DeletableGroupResult]]:
         parts: list[Later[list[DeletableGroupResult]]] = []
         for index, members in self._by_partition(dict.fromkeys(group_ids)).items():
-            parts.append(self._delete(index, members) if self.shares is None else self._delete_shares(index, members))
+            parts.append(self._delete_with_states(index, members))
         return then(gather(parts), lambda answers: [result for answer in answers for result in answer])
 
-    def _delete_shares(self, index: int, group_ids: list[str]) -> Later[list[DeletableGroupResult]]:
+    def _delete_with_states(self, index: int, group_ids: list[str]) -> Later[list[DeletableGroupResult]]:
         """Delete groups. The states of share groups are deleted first, and groups for which that fails stay."""
-        assert self.shares is not None
 
         def delete(refused: dict[str, ErrorCode]) -> Later[list[DeletableGroupResult]]:
             failed = [DeletableGroupResult(group_id=group_id, error_code=code) for group_id, code in refused.items()]

@@ -14,7 +14,7 @@ replayed, and waits in `_awaiting_record` until then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from pykbroker.coordinator.group.classic.classic_answers import describe_classic
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
@@ -73,19 +73,16 @@ _GROUP_ID_NOT_FOUND_FROM = 9
 class GroupShard:
     """The groups of partition `index` (see the module's docstring)."""
 
-    __slots__ = ("_awaiting_record", "_kind_of_key", "_kinds", "groups", "index", "offsets", "settings", "topics")
+    __slots__ = ("_awaiting_record", "_kind_of_key", "groups", "index", "offsets", "settings", "topics")
 
     def __init__(
         self,
         index: int,
         settings: GroupSettings,
         topics: GroupTopics | None = None,
-        kinds: Mapping[str, GroupKind[Group]] = KINDS,
     ) -> None:
-        """`kinds` are those that this broker serves or keeps (group_kinds.py)."""
         self.index = index
-        self._kinds = kinds
-        self._kind_of_key = kinds_by_key(kinds)
+        self._kind_of_key = kinds_by_key(KINDS)
         self.settings = settings
         self.topics = GroupTopics() if topics is None else topics
         self.groups: dict[str, Group] = {}
@@ -186,7 +183,7 @@ class GroupShard:
                 logger.info("Group %s: %d offsets expired", group_id, len(records))
             result.records += records
             if everything and group.is_empty:
-                result.records += self._kinds[group.kind].tombstones(group)
+                result.records += KINDS[group.kind].tombstones(group)
         if group_ids:
             result.set_timer(_EXPIRE, 0, group_ids)
         else:
@@ -209,7 +206,7 @@ class GroupShard:
     # -- steps of one group -------------------------------------------------------------------------------------------
 
     def _step(self, group: Group, now_ms: int, result: Result) -> Step:
-        return self._kinds[group.kind].step(group, self.settings, self.topics, now_ms, result)
+        return KINDS[group.kind].step(group, self.settings, self.topics, now_ms, result)
 
     def _settle(self, step: Step, result: Result) -> None:
         if step.becomes is not None:
@@ -276,7 +273,7 @@ class GroupShard:
             self.groups[group_id] = group
         else:
             logger.info("Group %s: the empty consumer group becomes a classic group", group_id)
-            result.records += self._kinds[before.kind].tombstones(before)
+            result.records += KINDS[before.kind].tombstones(before)
         ClassicStep(group, self.settings, now_ms, result).join_new_group(request, client, token)
         if before is not None:
             self.await_record(group, result)
@@ -459,6 +456,6 @@ class GroupShard:
                 answer.error_code = error.code
                 continue
             result.records += self.offsets.delete_group(group_id)
-            result.records += self._kinds[group.kind].tombstones(group)
+            result.records += KINDS[group.kind].tombstones(group)
         result.reply(token, answers)
         return result

@@ -8,9 +8,9 @@ for anything that is decided about a share partition (shard.py).
 A request is divided by shards, and all its share partitions of one shard are one operation with one batch of records.
 If a request has a share partition twice, the second comes in an operation of its own, because it must see the first.
 
-Share groups themselves are not served here. The clients of this coordinator are brokers: the leaders of the share
-partitions and the coordinators of the groups, which may run Apache Kafka. So the APIs are served whatever share.version
-is, as in Apache Kafka. Only the coordinator's own work needs share.version 1.
+The clients of this coordinator are brokers: the leaders of the share partitions and the coordinators of the groups,
+which may run Apache Kafka. So the APIs are served whatever share.version is, as in Apache Kafka. Only the coordinator's
+own work needs share.version 1.
 """
 
 from __future__ import annotations

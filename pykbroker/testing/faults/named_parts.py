@@ -184,16 +184,32 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (_list("transactional_ids", "transaction_states", ":transactional_id"),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_SHARE_STATES,),
     ApiKey.READ_SHARE_GROUP_STATE: (_SHARE_STATES,),
     ApiKey.WRITE_SHARE_GROUP_STATE: (_SHARE_STATES,),
     ApiKey.DELETE_SHARE_GROUP_STATE: (_SHARE_STATES,),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (_SHARE_STATES,),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        Parts(
+            (
+                Level("groups", "groups", _names("group_id")),
+                Level("topics", "topics", _names("topic_name")),
+                Level("partitions", "partitions", _names(":partition_index")),
+            ),
+            topic_at=1,
+            partition_at=2,
+            blank={"start_offset": -1},
+        ),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (_topics("topics", "responses", "topic_name", partitions=_BY_PARTITION_INDEX),),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (_topics("topics", "responses", "topic_name"),),
 }
 #: The places for errors that apply to no single topic, in answers where the place is neither the answer as a whole nor
 #: each element of the last level.
 _WHOLES: dict[int, Parts] = {
     ApiKey.OFFSET_FETCH: Parts((Level("groups", "groups", _names("group_id")),), first=8),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Parts((Level("groups", "groups", _names("group_id")),)),
 }
 #: In answers of these APIs, only the errors here (of a fetch session, of the cluster) apply to the whole answer. Others
 #: apply to topics or partitions.

@@ -6,20 +6,17 @@ committed at once, and `refuse_next` makes the next one fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
 from pykbroker.coordinator.group.classic.joining import Client
 from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from pykbroker.coordinator.group.contract import Group, GroupKind
-from pykbroker.coordinator.group.group_kinds import KINDS
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
-from pykbroker.coordinator.shard_loading import RecordFormat
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -64,10 +61,6 @@ def consumer_groups(shard: GroupShard) -> dict[str, ConsumerGroup]:
 class Bench:
     """One shard and its world."""
 
-    #: the kinds of groups that the shard serves or keeps, and the format of their records
-    kinds: Mapping[str, GroupKind[Group]] = KINDS
-    records: RecordFormat = records
-
     def __init__(
         self,
         settings: GroupSettings | None = None,
@@ -86,10 +79,10 @@ class Bench:
         self._deadlines: dict[TimerKey, tuple[int, Any]] = {}
         self._last_token = 0
         self._ids = 0
-        self.shard = GroupShard(0, self.settings, self.topics, self.kinds)
+        self.shard = GroupShard(0, self.settings, self.topics)
         for key, value in log or []:
             self.log.append((key, value))
-            record = self.records.decode(key, value)
+            record = records.decode(key, value)
             assert record is not None
             self.shard.replay(record, len(self.log) - 1)
         for result in self.shard.loaded(self.now_ms):
@@ -155,9 +148,9 @@ class Bench:
         self.effects += result.effects
 
     def _append(self, record: CoordinatorRecord) -> None:
-        key, value = self.records.encode(record)
+        key, value = records.encode(record)
         self.log.append((key, value))
-        read_back = self.records.decode(key, value)
+        read_back = records.decode(key, value)
         assert read_back is not None
         assert read_back.key == record.key
         self.shard.replay(read_back, len(self.log) - 1)

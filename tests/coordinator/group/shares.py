@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from pykbroker.coordinator.group.configs import ShareGroupConfig
-from pykbroker.coordinator.group.group_kinds import WITH_SHARE_GROUPS
-from pykbroker.coordinator.group.records import RecordsWithShareGroups
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.share.share_group import ShareGroup
 from pykbroker.coordinator.group.share.share_operations import (
@@ -39,9 +37,6 @@ def share_settings(interval_ms: int = INTERVAL_MS, session_ms: int = 45_000, **o
 
 class ShareBench(ConsumerBench):
     """A bench with share groups. Share coordinators answer in `initialize`."""
-
-    kinds = WITH_SHARE_GROUPS
-    records = RecordsWithShareGroups
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Groups that are kept for another coordinator: share groups and streams groups."""
+"""Groups that are kept for another coordinator: streams groups."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
-from pykbroker_wire.stored.group.share_group_member_metadata import (
-    ShareGroupMemberMetadataKey,
-    ShareGroupMemberMetadataValue,
-)
-from pykbroker_wire.stored.group.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
 from pykbroker_wire.stored.group.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -46,13 +41,10 @@ class KeptBench(ConsumerBench):
 
 @pytest.fixture
 def bench() -> KeptBench:
-    """`share` and `streams` have a member each, `shared` and `streamed` have none. Offsets came before and after."""
+    """`streams` has a member, `streamed` has none. Offsets came before and after."""
     bench = KeptBench(GroupSettings(offsets_retention_ms=DAY_MS))
     bench.create("t")
     bench.answers.pop(bench.commit("streams", {("t", 0): 5}))
-    for group in ("share", "shared"):
-        bench.stored(ShareGroupMemberMetadataKey(group_id=group, member_id="m"), ShareGroupMemberMetadataValue())
-        bench.stored(ShareGroupMetadataKey(group_id=group), ShareGroupMetadataValue(epoch=1))
     for group in ("streams", "streamed"):
         bench.stored(StreamsGroupMemberMetadataKey(group_id=group, member_id="m"), LATER)
         bench.stored(StreamsGroupMetadataKey(group_id=group), StreamsGroupMetadataValue(epoch=1))
@@ -60,7 +52,6 @@ def bench() -> KeptBench:
             StreamsGroupCurrentMemberAssignmentKey(group_id=group, member_id="m"),
             StreamsGroupCurrentMemberAssignmentValue(member_epoch=3),
         )
-    bench.stored(ShareGroupMemberMetadataKey(group_id="shared", member_id="m"), None)
     for key in (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupMemberMetadataKey):
         bench.stored(key(group_id="streamed", member_id="m"), None)
     return bench.restart()
@@ -68,14 +59,12 @@ def bench() -> KeptBench:
 
 def test_they_are_listed_by_their_kinds(bench: KeptBench) -> None:
     assert bench.listed == {
-        "share": ("share", "share", "Stable"),
-        "shared": ("share", "share", "Empty"),
         "streams": ("streams", "streams", "Unknown"),
         "streamed": ("streams", "streams", "Empty"),
     }
 
 
-@pytest.mark.parametrize("group", ["share", "shared", "streams", "streamed"])
+@pytest.mark.parametrize("group", ["streams", "streamed"])
 def test_members_of_other_kinds_are_refused_and_nothing_is_written(bench: KeptBench, group: str) -> None:
     before = list(bench.log)
     for member in ("", "m"):
@@ -92,16 +81,10 @@ def test_nothing_of_theirs_expires_or_is_deleted(bench: KeptBench) -> None:
     for _ in range(5):
         bench.advance(DAY_MS)
     assert bench.log == before
-    assert [bench.delete_group(group) for group in ("share", "streams")] == [ErrorCode.NON_EMPTY_GROUP] * 2
-    # A share group has state at another coordinator as well.
-    assert [bench.delete_group(group) for group in ("shared", "streamed")] == [ErrorCode.UNSUPPORTED_VERSION] * 2
+    assert bench.delete_group("streams") == ErrorCode.NON_EMPTY_GROUP
+    assert bench.delete_group("streamed") == ErrorCode.UNSUPPORTED_VERSION
     assert bench.log == before
     assert bench.shard.offsets.size("streams") == 1
-
-
-def test_offsets_of_a_share_group_are_not_committed_here(bench: KeptBench) -> None:
-    for group in ("share", "shared"):
-        assert bench.answers.pop(bench.commit(group, {("t", 0): 1})) == Refused(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def test_members_of_a_streams_group_commit_with_their_epoch(bench: KeptBench) -> None:
@@ -125,9 +108,8 @@ def test_an_epoch_that_cannot_be_read_is_no_epoch(bench: KeptBench) -> None:
 
 def test_a_group_goes_with_its_own_tombstone(bench: KeptBench) -> None:
     bench.stored(StreamsGroupMetadataKey(group_id="streamed"), None)
-    bench.stored(ShareGroupMetadataKey(group_id="shared"), None)
     bench = bench.restart()
-    assert bench.listed.keys() == {"share", "streams"}
+    assert bench.listed.keys() == {"streams"}
     # Its id is free for a group of another kind.
     token = bench.join("streamed", version=3)
     assert token not in bench.answers, "it waits for other members"

@@ -90,7 +90,7 @@ def test_older_values_can_be_read() -> None:
         assert record is not None
         assert isinstance(record.value, bytes)
         assert records.decode_offset(record.value) == value
-    assert records.decode(b"\x00\x0f\x00\x01g", None) is None
+    assert records.decode(b"\x00\x12\x00\x01g", None) is None
 
 
 def test_who_may_commit() -> None:

@@ -17,10 +17,8 @@ from pykbroker_wire.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
-    share_fetch,
     write_share_group_state,
 )
-from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.primitives import uuid_to_str
 from pykbroker_wire.records.batch import iter_batches
@@ -324,19 +322,6 @@ def test_finding_the_coordinator(play: Play) -> None:
             assert answer.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
     play(scenario)
-
-
-def test_share_groups_themselves_are_not_served(play: Play) -> None:
-    """A client that looks for them sees from ApiVersions that they are missing."""
-
-    async def scenario(sim: Sim) -> set[int]:
-        answer = await sim.call(ApiVersionsRequest(client_software_name="c", client_software_version="1"))
-        return {each.api_key for each in answer.api_keys}
-
-    served = play(scenario)
-    assert {83, 84, 85, 86, 87} <= served
-    assert not {76, 77, 78, 79} & served
-    assert share_fetch.ShareFetchRequest.API_KEY == 78
 
 
 def test_without_the_feature_brokers_are_answered_and_nothing_is_pruned(play: Play) -> None:

@@ -2,7 +2,8 @@
 
 Responsible for one ListOffsets per leader, and for an error for each partition whose leader does not answer. Not
 responsible for the lag itself (share_service.py). Unlike in Apache Kafka, a request that fails is not repeated, because
-the tool that asked for the lag may be run again. A partition that this node leads needs no request.
+the tool that asked for the lag may be run again. This node is asked like any other leader, because the log of a
+partition may have to be opened first.
 """
 
 from __future__ import annotations
@@ -39,18 +40,14 @@ class EndsOfLeaders:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        node_id: int,
         leader_of: Callable[[PartitionByName], int | None],
-        end_here: Callable[[PartitionByName], PartitionEnd],
         send: Callable[[int, Any, int], asyncio.Future[Any]],
         request_timeout_ms: int,
     ) -> None:
-        """`leader_of` returns the leader by this node's metadata. `end_here` returns the end of a partition that this
-        node leads. `send` takes a broker's id, a request and its timeout in ms."""
+        """`leader_of` returns the leader by this node's metadata, None if there is none. `send` takes a broker's id, a
+        request and its timeout in ms."""
         self._loop = loop
-        self._node_id = node_id
         self._leader_of = leader_of
-        self._end_here = end_here
         self._send = send
         self._request_timeout_ms = request_timeout_ms
 
@@ -61,8 +58,6 @@ class EndsOfLeaders:
             leader = self._leader_of(partition)
             if leader is None:
                 found[partition] = (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-            elif leader == self._node_id:
-                found[partition] = self._end_here(partition)
             else:
                 by_leader.setdefault(leader, []).append(partition)
         asked = [self._ask(leader, members) for leader, members in by_leader.items()]

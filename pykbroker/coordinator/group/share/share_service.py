@@ -317,6 +317,10 @@ class ShareGroupService:
     ) -> Later[DescribeShareGroupOffsetsResponseGroup]:
         """Return the start offset and the lag of share partitions, of all that have a state if `topics` is None.
         Absence of a group, a topic or a state is no error: the start offset is -1."""
+        if not group_id:
+            # Apache Kafka 4.3.1 answers UNKNOWN_SERVER_ERROR.
+            code = ErrorCode.INVALID_GROUP_ID
+            return DescribeShareGroupOffsetsResponseGroup(error_code=code, error_message=code.message)
         if topics is None:
             found = self._initialized(group_id)
 
@@ -358,16 +362,21 @@ class ShareGroupService:
     def _summaries(
         self, group_id: str, places: list[TopicIdPartition], missing: list[DescribeShareGroupOffsetsResponseTopic]
     ) -> Later[DescribeShareGroupOffsetsResponseGroup]:
+        """`missing` are the topics that do not exist, with their answers."""
         if not places:
             return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=missing)
         names = {topic_id: self._topics.name_of(topic_id) or "" for topic_id, _ in places}
+        # A share coordinator would refuse a partition that does not exist, and would be asked again and again.
+        existing = [place for place in places if 0 <= place[1] < self._topics.partition_count(place[0])]
 
-        def with_ends(summaries: list[ShareSummary]) -> Later[DescribeShareGroupOffsetsResponseGroup]:
+        def with_ends(found: list[ShareSummary]) -> Later[DescribeShareGroupOffsetsResponseGroup]:
+            known = dict(zip(existing, found, strict=True))
+            summaries = [known.get(place, ShareSummary()) for place in places]
             counted = [place for place, summary in zip(places, summaries, strict=True) if _has_lag(summary)]
             ends: Later[list[tuple[ErrorCode, int]]] = []
             if counted:
                 ends = self._ends.latest([(names[topic_id], partition) for topic_id, partition in counted])
-            return then(ends, lambda found: answer(summaries, dict(zip(counted, found, strict=True))))
+            return then(ends, lambda latest: answer(summaries, dict(zip(counted, latest, strict=True))))
 
         def answer(
             summaries: list[ShareSummary], ends: Mapping[TopicIdPartition, tuple[ErrorCode, int]]
@@ -383,7 +392,7 @@ class ShareGroupService:
                 topic.partitions.append(_described(partition, summary, ends.get(place)))
             return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[*topics.values(), *missing])
 
-        return and_then(self._keeper.read_summaries(group_id, places), with_ends)
+        return and_then(self._keeper.read_summaries(group_id, existing), with_ends)
 
 
 def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykbroker.coordinator.group.records import RecordsWithShareGroups
+from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.share.share_partition_states import NamedPartitions
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.metadata.image import TopicImage, TopicsImage
@@ -37,7 +37,7 @@ def written(bench: ShareBench, since: int = 0) -> list[tuple[type, bool]]:
     """Return the types of the records that were written, and whether they have a value."""
     found = []
     for key, value in bench.log[since:]:
-        record = RecordsWithShareGroups.decode(key, value)
+        record = records.decode(key, value)
         assert record is not None
         found.append((type(record.key), value is not None))
     return found

@@ -17,7 +17,7 @@ from pykbroker_wire.messages.list_offsets import (
 )
 from tests.coordinator.fakes import Loop, as_loop
 
-#: Partition 0 is led here, 1 and 2 by broker 2, 3 by broker 3, 4 by none.
+#: Partition 0 is led by broker 1, 1 and 2 by broker 2, 3 by broker 3, 4 by none.
 LEADERS = {0: 1, 1: 2, 2: 2, 3: 3}
 
 
@@ -27,9 +27,7 @@ class Brokers:
         self.sent: list[tuple[int, ListOffsetsRequest, asyncio.Future[Any]]] = []
         self.ends = EndsOfLeaders(
             as_loop(self.loop),
-            1,
             lambda partition: LEADERS.get(partition[1]),
-            lambda partition: (ErrorCode.NONE, 10 + partition[1]),
             self.send,
             1_000,
         )
@@ -57,22 +55,23 @@ def response(**ends: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=partitions)])
 
 
-def test_partitions_that_are_led_here_need_no_request(brokers: Brokers) -> None:
-    assert brokers.ask(0, 4) == [(ErrorCode.NONE, 10), (ErrorCode.LEADER_NOT_AVAILABLE, -1)]
+def test_partitions_without_a_leader_need_no_request(brokers: Brokers) -> None:
+    assert brokers.ask(4) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1)]
     assert brokers.ask() == []
     assert brokers.sent == []
 
 
 def test_each_leader_gets_one_request_and_answers_stay_in_order(brokers: Brokers) -> None:
-    answer = brokers.ask(3, 2, 0, 1)
-    assert [broker for broker, _, _ in brokers.sent] == [3, 2]
-    [(_, _, third), (_, request, second)] = brokers.sent
+    answer = brokers.ask(3, 2, 0, 1, 4)
+    assert [broker for broker, _, _ in brokers.sent] == [3, 2, 1]
+    [(_, _, third), (_, request, second), (_, _, first)] = brokers.sent
     assert (request.replica_id, request.isolation_level) == (-1, 0)
     assert [(one.partition_index, one.timestamp) for one in request.topics[0].partitions] == [(2, -1), (1, -1)]
     second.set_result(response(p2=22, p1=21))
     third.set_result(response(p3=23))
+    first.set_result(response(p0=10))
     brokers.loop.settle()
-    assert [end for _, end in answer.result()] == [23, 22, 10, 21]
+    assert [end for _, end in answer.result()] == [23, 22, 10, 21, -1]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +86,7 @@ def test_each_leader_gets_one_request_and_answers_stay_in_order(brokers: Brokers
 def test_a_leader_that_does_not_answer(brokers: Brokers, error: Exception, code: ErrorCode) -> None:
     answer = brokers.ask(1, 0)
     brokers.sent[0][2].set_exception(error)
+    brokers.sent[1][2].set_result(response(p0=10))
     brokers.loop.settle()
     assert answer.result() == [(code, -1), (ErrorCode.NONE, 10)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.coordinator.group.records import RecordsWithShareGroups, decode
+from pykbroker.coordinator.group.records import decode, encode
 from pykbroker.coordinator.group.share.share_group import ShareGroup
 from pykbroker.coordinator.group.share.share_member import ShareMember
 from pykbroker.coordinator.group.share.share_partition_states import NamedPartitions, SharePartitionStates
@@ -53,15 +53,15 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_record_has_apache_kafkas_bytes(name: str) -> None:
     record, key, value = GOLDEN[name]
-    encoded = RecordsWithShareGroups.encode(record)
+    encoded = encode(record)
     assert encoded == (bytes.fromhex(key), bytes.fromhex(value))
-    assert RecordsWithShareGroups.decode(*encoded) == record
+    assert decode(*encoded) == record
 
 
 def replayed(*written: CoordinatorRecord) -> ShareGroup | None:
     group: ShareGroup | None = None
     for record in written:
-        read = RecordsWithShareGroups.decode(*RecordsWithShareGroups.encode(record))
+        read = decode(*encode(record))
         assert read is not None
         group = replay_share(group, read)
     return group
@@ -95,19 +95,8 @@ def test_tombstones_without_a_group_make_none() -> None:
     assert replayed(*removed_member("g", "m"), *group_tombstones(ShareGroup("g"))) is None
 
 
-def test_where_share_groups_are_kept_only_ids_are_read() -> None:
-    for name, (record, _, _) in GOLDEN.items():
-        key, value = RecordsWithShareGroups.encode(record)
-        kept = decode(key, value)
-        if key[1] in (10, 11):
-            assert kept is not None
-            assert kept.value == value
-        else:
-            assert kept is None, name
-
-
 def test_a_value_of_a_later_version_ends_the_load() -> None:
-    key, value = RecordsWithShareGroups.encode(epoch_record("g", 1, 0))
+    key, value = encode(epoch_record("g", 1, 0))
     assert value is not None
     with pytest.raises(DecodeError):
-        RecordsWithShareGroups.decode(key, b"\0\x63" + value[2:])
+        decode(key, b"\0\x63" + value[2:])
