@@ -27,6 +27,10 @@ DOOMED = "mine.doomed"
 TOPICS: Final = (MINE, OTHER, MINE_WRITTEN, OTHER_WRITTEN)
 #: A group of the consumer protocol with one member, subscribed to MINE and OTHER.
 MINE_NEW = "mine.consumers"
+#: A share group with one member, subscribed to MINE and OTHER.
+MINE_SHARED = "mine.sharers"
+#: A share group with offsets of MINE and OTHER, and without members.
+MINE_EMPTY = "mine.emptied"
 METADATA_LOG = "__cluster_metadata"
 METADATA_ID = bytes(15) + b"\x01"
 ELSEWHERE = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -95,6 +99,8 @@ _QUORUM = {"partition_index": 0, "leader_id": 1, "leader_epoch": 1}
 _ADDED = [{"name": name, "partitions": [0]} for name in (MINE, OTHER)]
 _SUBSCRIBED = {"group_id": MINE, "member_id": "gone", "generation_id": 1}
 _MEMBER = {"group_id": MINE_NEW, "member_id": "gone", "member_epoch": 1, "rebalance_timeout_ms": 1000}
+_SHARER = {"group_id": MINE_SHARED, "member_id": "gone", "member_epoch": 1}
+_SHARED = [{"topic_name": name, "partitions": [0]} for name in (MINE, OTHER)]
 _PRODUCER = {"transactional_id": MINE, "producer_id": 7_000_000, "producer_epoch": 0}
 _TWO = [{"name": MINE}, {"name": OTHER}, {"name": MISSING}]
 _ACL = {"resource_type": TOPIC, "resource_pattern_type": 3, "host": "*", "operation": 3, "permission_type": 3}
@@ -383,6 +389,41 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         K.CONSUMER_GROUP_DESCRIBE,
         {"group_ids": [MINE_NEW, OTHER], "include_authorized_operations": True},
+        (GROUP, TOPIC),
+    ),
+    # Share groups. No offsets are altered or deleted, because the partitions and topics do not exist.
+    Case(K.SHARE_GROUP_HEARTBEAT, {**_SHARER, "subscribed_topic_names": [MINE, OTHER]}, (GROUP, TOPIC)),
+    Case(K.SHARE_GROUP_HEARTBEAT, {**_SHARER, "subscribed_topic_names": [MINE]}, (GROUP, TOPIC), "of one topic"),
+    Case(
+        K.SHARE_GROUP_DESCRIBE,
+        {"group_ids": [MINE_SHARED, OTHER], "include_authorized_operations": True},
+        (GROUP, TOPIC),
+    ),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        {"groups": [{"group_id": name, "topics": _SHARED} for name in (MINE_EMPTY, OTHER)]},
+        (GROUP, TOPIC),
+    ),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        {"groups": [{"group_id": name, "topics": None} for name in (MINE_EMPTY, OTHER)]},
+        (GROUP, TOPIC),
+        "of all topics",
+    ),
+    Case(
+        K.ALTER_SHARE_GROUP_OFFSETS,
+        {
+            "group_id": MINE_EMPTY,
+            "topics": [
+                {"topic_name": name, "partitions": [{"partition_index": 7, "start_offset": 0}]}
+                for name in (MINE, OTHER)
+            ],
+        },
+        (GROUP, TOPIC),
+    ),
+    Case(
+        K.DELETE_SHARE_GROUP_OFFSETS,
+        {"group_id": MINE_EMPTY, "topics": [{"topic_name": name} for name in (MISSING, "other.missing")]},
         (GROUP, TOPIC),
     ),
     # Producers and transactions.

@@ -11,7 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from compat_tests.acls.acl_cases import CLIENT, DOOMED, MINE, MINE_NEW, OTHER, RECORDS, TOPICS, Case, Values
+from compat_tests.acls.acl_cases import (
+    CLIENT,
+    DOOMED,
+    MINE,
+    MINE_EMPTY,
+    MINE_NEW,
+    MINE_SHARED,
+    OTHER,
+    RECORDS,
+    TOPICS,
+    Case,
+    Values,
+)
 from compat_tests.acls.acl_clients import CLIENTS, EVERYTHING, NONE, AclClient, rules_of_nodes
 from compat_tests.acls.acl_requests import build
 from compat_tests.differential.plain import Symbols
@@ -39,6 +51,10 @@ CONFIG = {
     # A member that sends one heartbeat stays until the end.
     "group.consumer.session.timeout.ms": "3600000",
     "group.consumer.max.session.timeout.ms": "3600000",
+    "group.share.session.timeout.ms": "3600000",
+    "group.share.max.session.timeout.ms": "3600000",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 
 
@@ -146,8 +162,33 @@ class GuardedNode:
         }
         joined = self.ask(ADMIN, "ConsumerGroupHeartbeat", 1, member)
         assert joined.error_code == 0, joined
+        self._share()
         self._make_topics(DOOMED)
         self.know_topics()
+
+    def _share(self) -> None:
+        """Make the two share groups. Their share partitions have states before the member joins, so that it gets them
+        at once from both nodes."""
+        altered = [
+            {"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in (MINE, OTHER)
+        ]
+        for group in (MINE_EMPTY, MINE_SHARED):
+            self._until_done(
+                "AlterShareGroupOffsets",
+                0,
+                {"group_id": group, "topics": altered},
+                lambda answer: (
+                    answer.error_code or any(part.error_code for topic in answer.responses for part in topic.partitions)
+                ),
+            )
+        member = {
+            "group_id": MINE_SHARED,
+            "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "subscribed_topic_names": [MINE, OTHER],
+        }
+        joined = self.ask(ADMIN, "ShareGroupHeartbeat", 1, member)
+        assert joined.error_code == 0, joined
+        assert len(joined.assignment.topic_partitions) == 2, joined
 
     def _make_rules(self) -> None:
         rules = [*rules_of_nodes(), *(each for client in CLIENTS for each in client.creations())]

@@ -24,10 +24,15 @@ CONFIG = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.max.size": "6",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.session.timeout.ms": "500",
+    "group.share.max.size": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
 }
 # Features that pykbroker does not serve yet are finalised on neither side, because Kafka's answers depend on them.
 RELEASE = "4.3-IV0"
-NOT_SERVED = {"share.version": 0, "streams.version": 0}
+NOT_SERVED = {"streams.version": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ KINDS = {
                 "group.min.session.timeout.ms": "500",
                 "group.consumer.migration.policy": "disabled",
             },
-            {"transaction.version": 0, "group.version": 0},
+            {"transaction.version": 0, "group.version": 0, "share.version": 0},
         ),
         Kind(
             "upgrade",

@@ -1,7 +1,7 @@
 """Share groups and streams groups, and the answers about their ids to members and administrators of other kinds.
 
-pykbroker serves neither kind. It keeps their records and refuses their ids with Apache Kafka's errors, so both get the
-same requests.
+pykbroker serves share groups, and keeps the records of streams groups. It refuses the ids of both with Apache Kafka's
+errors, so both get the same requests.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def new_leader(cluster: Cluster, topic: str, number: int) -> None:
 
 
 def test_both_are_members_at_the_default_features(cluster: Cluster) -> None:
-    """Features that are not served here (share.version, streams.version) are finalised, and keep no broker out."""
+    """A feature that is not served here (streams.version) is finalised, and keeps no broker out."""
     finalised = {}
     for number, wire in cluster.wires():
         answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"))

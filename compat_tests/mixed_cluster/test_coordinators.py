@@ -172,9 +172,9 @@ def test_an_open_transaction_moves(cluster: Cluster, node: int) -> None:
             asker.close()
 
 
-def test_share_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> None:
-    """At Kafka's default features. While pykbroker coordinates them their ids are refused with Kafka's errors; when
-    Apache Kafka coordinates again, their members continue in their epochs."""
+def test_share_groups_go_on_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> None:
+    """At Kafka's default features. While pykbroker coordinates them their ids are refused with Kafka's errors, and the
+    members of share groups continue in their epochs; when Apache Kafka coordinates again, so do all members."""
     topic = cluster.create("kept", (KAFKA, OURS))
     groups = Kept("sharing", "streaming", "shared", "streamed")
     move_all(cluster, KAFKA)
@@ -205,6 +205,11 @@ def test_share_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> Non
         assert ours.offset_at(OFFSETS, 0, -1)[0] == end, "nothing was written for what was refused"
         # A member of a streams group commits as before.
         kept_groups.commit(ours, groups.streaming, topic, epochs[groups.streaming])
+        # A member of a share group sends its old epoch, and is not fenced. The offsets are those that Kafka wrote.
+        beat = ours.ask(kept_groups.share_heartbeat(groups.sharing, epochs[groups.sharing], topic))
+        assert (beat.error_code, beat.member_epoch) == (ErrorCode.NONE, epochs[groups.sharing])
+        assert kept_groups.stored(ours, groups, topic) == stored
+        kept_groups.set_share_offset(ours, groups.no_longer_sharing, topic, 4)
 
         move_all(cluster, KAFKA, OFFSETS, TRANSACTIONS, SHARES)
         asker.coordinated(GROUP, groups)
@@ -212,7 +217,7 @@ def test_share_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> Non
         # Each sends its old epoch, and is not fenced.
         after = kept_groups.settled(asker, groups, topic, epochs)
         assert all(after[group] >= epochs[group] for group in groups.with_members)
-        assert kept_groups.stored(asker, groups, topic) == stored
+        assert kept_groups.stored(asker, groups, topic) == {**stored, "share": 4}
         back = kept_groups.listed(asker)
         assert {group: kind[:2] for group, kind in back.items()} == {group: kind[:2] for group, kind in listed.items()}
     finally:
