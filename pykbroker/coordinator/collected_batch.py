@@ -22,12 +22,14 @@ def encoded_bytes(records: Encoded) -> int:
 class CollectedBatch:
     """The collected results, in the order in which they came, with their records."""
 
-    __slots__ = ("_bytes", "_records", "_results")
+    __slots__ = ("_bytes", "_records", "_results", "began_s")
 
     def __init__(self) -> None:
         self._results: list[Result] = []
         self._records: Encoded = []
         self._bytes = 0
+        #: the caller's clock when the first of the results came
+        self.began_s = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._results)

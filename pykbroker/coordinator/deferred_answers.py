@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pykbroker.metrics.recent import TimeHistogram
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -51,11 +52,13 @@ class _Waiting(NamedTuple):
 class DeferredAnswers:
     """The queue of one shard. An answer that waits for `timeout` seconds becomes COORDINATOR_NOT_AVAILABLE."""
 
-    __slots__ = ("_loop", "_timeout", "_timer", "_waiting")
+    __slots__ = ("_loop", "_timeout", "_timer", "_times", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, times: TimeHistogram | None = None) -> None:
+        """`times` gets the milliseconds that each committed part of the queue has waited."""
         self._loop = loop
         self._timeout = timeout
+        self._times = times
         self._waiting: deque[_Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -69,8 +72,12 @@ class DeferredAnswers:
 
     def committed(self, offset: int) -> None:
         """Send the answers that wait for `offset` or less."""
+        now = self._loop.time() if self._waiting and self._times is not None else 0.0
         while self._waiting and self._waiting[0].offset <= offset:
-            for request, answer in self._waiting.popleft().answers:
+            waited = self._waiting.popleft()
+            if self._times is not None:
+                self._times.record((now - waited.deadline + self._timeout) * 1000)
+            for request, answer in waited.answers:
                 request.complete(answer)
         if not self._waiting:
             self.stop_timer()

@@ -39,13 +39,15 @@ S = TypeVar("S", bound=Shard)
 class LoadProgress:
     """The load of a shard from its log. It is over when `steps` is None."""
 
-    __slots__ = ("loaded_records", "reading", "skipped_records", "steps")
+    __slots__ = ("began_s", "loaded_records", "reading", "skipped_records", "steps")
 
     def __init__(self) -> None:
         #: the rest of the load
         self.steps: Iterator[asyncio.Future[ReadResult] | None] | None = None
         #: the read from disk that the load waits for
         self.reading: asyncio.Future[ReadResult] | None = None
+        #: the clock of the loop when the load began
+        self.began_s = 0.0
         self.loaded_records = 0
         self.skipped_records = 0
 

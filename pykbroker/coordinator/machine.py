@@ -48,6 +48,7 @@ from pykbroker.coordinator.collected_batch import BATCH_BYTES, Encoded, encoded_
 from pykbroker.coordinator.deferred_answers import DeferredAnswers, Request
 from pykbroker.coordinator.held_requests import HeldRequests
 from pykbroker.coordinator.host import Host, S
+from pykbroker.coordinator.measures import CoordinatorMeasures
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
 from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, RecordFormat, ShardLoading
 from pykbroker.coordinator.timers import Timers
@@ -90,9 +91,12 @@ def client_code(code: ErrorCode) -> ErrorCode:
     return _TRANSLATION.get(code, code)
 
 
-def _tell(result: Result) -> None:
+def _report(result: Result, measures: CoordinatorMeasures) -> None:
+    """Log the lines of a result whose records are written, and count its events."""
     for logger_of_shard, line, args in result.lines:
         logger_of_shard.info(line, *args)
+    if result.counts is not None:
+        measures.count(result.counts)
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -127,6 +131,7 @@ class CoordinatorRuntime(Generic[S]):
         self._commit_timeout = commit_timeout_ms / 1000
         self._linger_ms = linger_ms
         self._on_effect = on_effect
+        self.measures = CoordinatorMeasures(self._loop.time)
         self._hosts: dict[int, Host[S]] = {}
         self._loading: ShardLoading[S] = ShardLoading(
             runtime,
@@ -175,6 +180,7 @@ class CoordinatorRuntime(Generic[S]):
         must_see = barrier if isinstance(barrier, bool) else bool(host.batch) and barrier(host.shard)
         if must_see and host.batch and not self._write_collected(host):
             return refusal(ErrorCode.NOT_COORDINATOR)
+        began_s = self._loop.time()
         self._last_token = token = self._last_token + 1
         request = Request(refusal)
         host.requests[token] = request
@@ -187,6 +193,7 @@ class CoordinatorRuntime(Generic[S]):
             del host.requests[token]
             raise
         self._carry_out(host, result, collect=barrier is not True, verification=verification)
+        self.measures.processing.record(self.measures.ms_since(began_s))
         answer: Answer | asyncio.Future[Answer] = self._answer_of(request)
         return answer
 
@@ -257,6 +264,10 @@ class CoordinatorRuntime(Generic[S]):
         """Return the partitions that this node coordinates, loaded or not."""
         return sorted(index for index, host in self._hosts.items() if host.ready or host.load.is_under_way)
 
+    def hosts(self) -> list[Host[S]]:
+        """Return the partitions that this node leads, for reading."""
+        return list(self._hosts.values())
+
     def input_all(self, operation: Callable[[S, int], Result]) -> None:
         """Run an operation on each shard that is ready. No request waits for its outcome."""
         for host in list(self._hosts.values()):
@@ -271,7 +282,7 @@ class CoordinatorRuntime(Generic[S]):
         for timer in result.timers:
             host.timers.apply(timer)
         if not result.records:
-            _tell(result)
+            _report(result, self.measures)
             if result.replies:
                 self._answer_when_committed(host, self._take_requests(host, result))
             if result.effects:
@@ -317,9 +328,11 @@ class CoordinatorRuntime(Generic[S]):
                 base_sequence=self._base_sequence,
                 transactional=transaction is not None,
             )
+            began_s = self._loop.time()
             info = host.partition.append(
                 batch, required_acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms, verification=verification
             )
+            self.measures.flushes.record(self.measures.ms_since(began_s))
         except KafkaError as error:
             self._refused(error, "%r: %d records could not be written: %s", host.partition, len(encoded))
             code = client_code(error.code)
@@ -336,7 +349,7 @@ class CoordinatorRuntime(Generic[S]):
                 at += 1
         assert at == info.last_offset + 1
         for result in results:
-            _tell(result)
+            _report(result, self.measures)
             if result.effects:
                 host.effects.extend((at, effect) for effect in result.effects)
         self._written(host, at, answers)
@@ -376,6 +389,7 @@ class CoordinatorRuntime(Generic[S]):
                 part.replies = result.replies
                 part.effects = result.effects
                 part.lines = result.lines
+                part.counts = result.counts
             code = self._write(host, [part], encoded[start:end])
             if code:
                 if end < len(encoded) and self._is_alive(host):
@@ -388,6 +402,8 @@ class CoordinatorRuntime(Generic[S]):
         size = encoded_bytes(encoded)
         if not host.batch.has_room_for(size) and not self._write_collected(host):
             return
+        if not host.batch:
+            host.batch.began_s = self._loop.time()
         host.batch.add(result, encoded, size)
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -405,6 +421,7 @@ class CoordinatorRuntime(Generic[S]):
     def _write_collected(self, host: Host[S]) -> bool:
         """Return False if a failed disk ended the host. Then all requests that waited there have been answered."""
         if host.batch:
+            self.measures.lingers.record(self.measures.ms_since(host.batch.began_s))
             self._write(host, *host.batch.take())
         return self._is_alive(host)
 
@@ -455,6 +472,7 @@ class CoordinatorRuntime(Generic[S]):
     def _timer_fired(self, host: Host[S], key: TimerKey, event: Any) -> None:
         if not self._write_collected(host):
             return
+        began_s = self._loop.time()
         try:
             result = host.shard.on_timer(key, event, self._runtime.now_ms())
         except KafkaError as error:
@@ -467,6 +485,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         host.failing_timers.discard(key)
         self._carry_out(host, result)
+        self.measures.processing.record(self.measures.ms_since(began_s))
 
     # -- leadership ---------------------------------------------------------------------------------------------------
 
@@ -486,7 +505,7 @@ class CoordinatorRuntime(Generic[S]):
                 return
             self._unload(host)
         if is_leader:
-            answers = DeferredAnswers(self._loop, self._commit_timeout)
+            answers = DeferredAnswers(self._loop, self._commit_timeout, self.measures.purgatory)
             host = Host(partition, epoch, self._shard_factory(partition.index), answers)
             host.held = HeldRequests(self._loop)
             host.timers = Timers(self._loop, partial(self._timer_fired, host))
@@ -497,6 +516,7 @@ class CoordinatorRuntime(Generic[S]):
         partition = host.partition
         host.committed = min(partition.high_watermark, host.written)
         host.ready = True
+        self.measures.loads.record(self.measures.ms_since(host.load.began_s))
         partition.when_committed(host.written, partial(self._committed, host, host.written))
         self._deliver_effects(host)
         host.held.release()

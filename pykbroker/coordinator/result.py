@@ -6,7 +6,8 @@ responsible for carrying a decision out: `machine.py` appends, replays and answe
 A Result is carried out in this order: records are appended as one batch (unless `atomic` is off) and replayed; timers
 move; when everything appended so far is committed, answers are sent and effects start. If the append is refused,
 nothing is replayed. Each answer of the Result becomes that request's error answer, and its effects and log lines are
-dropped. Timers still move (they belong to soft state), and `append_failed` updates the soft state.
+dropped, and its events are not counted. Timers still move (they belong to soft state), and `append_failed` updates the
+soft state.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
 
@@ -49,6 +51,7 @@ class Result:
         "append_failed",
         "atomic",
         "collectable",
+        "counts",
         "effects",
         "lines",
         "records",
@@ -65,6 +68,8 @@ class Result:
         self.effects: list[Any] = []
         #: lines that are logged once the records are written
         self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
+        #: events that are counted once the records are written; None if there are none
+        self.counts: dict[CountedEvent, int] | None = None
         #: (producer id, epoch): the records are one batch of that producer's transaction; its marker decides them
         self.transaction: tuple[int, int] | None = None
         #: the soft state after a refused append
@@ -80,6 +85,12 @@ class Result:
     def tell(self, logger: logging.Logger, line: str, *args: object) -> None:
         """Log a line if the records are written. A refused client tries again at once, which would repeat the line."""
         self.lines.append((logger, line, args))
+
+    def count(self, event: CountedEvent, number: int = 1) -> None:
+        """Count an event `number` times if the records are written."""
+        if self.counts is None:
+            self.counts = {}
+        self.counts[event] = self.counts.get(event, 0) + number
 
     def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None) -> None:
         self.timers.append(Timer(key, delay_ms, event))

@@ -96,6 +96,7 @@ class ShardLoading(Generic[S]):
         self._last_turn = 0.0
 
     def begin(self, host: Host[S]) -> None:
+        host.load.began_s = self._loop.time()
         host.load.steps = self._read_log(host)
         host.partition.when_recovered(partial(self._enqueue, host))
 

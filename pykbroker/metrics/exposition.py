@@ -39,7 +39,8 @@ def named(mbean: str, *, counts: bool) -> MetricName:
         else:
             labels.append(f'{_NOT_IN_NAMES.sub("_", key)}="{value.translate(_ESCAPES)}"')
     name = _NOT_IN_NAMES.sub("_", "_".join(words)).lower()
-    if counts:
+    if counts and not words[-1].endswith("-count"):
+        # The rules leave a name such as offset-commit-count as it is.
         name = f"{name.removesuffix('persec').removesuffix('_total')}_total"
     return MetricName(name, ",".join(labels))
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from pykbroker.api import rows
 from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.config.typed_config import Config
+from pykbroker.coordinator.coordinator_metrics import CoordinatorMetrics
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.share.service import ShareCoordinatorService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
@@ -172,6 +173,7 @@ class BrokerHalf:
         groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
+        share_coordinator = ShareCoordinatorService(runtime, config, replicas, metadata)
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
             runtime, config, node_id, replicas, metadata, producer_ids, markers.write, self._channels.send
@@ -188,7 +190,7 @@ class BrokerHalf:
             replicas=replicas,
             groups=groups,
             transactions=transactions,
-            share_coordinator=ShareCoordinatorService(runtime, config, replicas, metadata),
+            share_coordinator=share_coordinator,
             verifier=Verifier(runtime, live.current, node_id, metadata, transactions, self._channels.send),
             batch_checks=BatchChecks(runtime),
             markers=markers,
@@ -203,6 +205,9 @@ class BrokerHalf:
             rows=rows(On.BROKER, side.metrics),
             cluster_views=ClusterViews(dead),
             check_stores=side.check_stores,
+        )
+        self.coordinator_metrics = CoordinatorMetrics(
+            side.metrics, runtime.loop, groups.coordinator, transactions.coordinator, share_coordinator
         )
 
     async def start(self, parts: StartedParts) -> None:

@@ -213,6 +213,7 @@ class BrokerLoop:
     async def _make_half(self, place: BrokerPlace) -> None:
         half = self._half = BrokerHalf(self.side, self._end, self._to_broker, place, self._make_dispatcher, self._parts)
         recovery = half.services.replicas.logs.recovery
+        self._end.answer_with(BrokerQuestion.METRICS, half.coordinator_metrics.samples)
         self._end.answer_with(BrokerQuestion.RECOVERY, recovery.progress.so_far)
 
     async def _start_half(self) -> None:

@@ -32,6 +32,12 @@ from pykbroker.testing import Broker
             'listener="A",networkProcessor="0"',
         ),
         (
+            "kafka.server:type=group-coordinator-metrics,name=offset-commit-count",
+            True,
+            "kafka_server_group_coordinator_metrics_offset_commit_count",
+            "",
+        ),
+        (
             "kafka.log:type=LogCleaner,name=max-clean-time-secs",
             False,
             "kafka_log_logcleaner_max_clean_time_secs",

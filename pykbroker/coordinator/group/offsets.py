@@ -10,7 +10,7 @@ transaction ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from pykbroker.coordinator.group.records import OFFSET_COMMIT_WITH_EXPIRY_VERSION, decode_offset, offset_tombstone
@@ -144,8 +144,13 @@ class Offsets:
         """Return all groups that have offsets, decided or not."""
         return [*self._by_group, *(group for group in self._open if group not in self._by_group)]
 
+    def sizes(self) -> Iterator[int]:
+        """Return the number of decided offsets of each group that has some now, counted one after another. Offsets may
+        change in between."""
+        return (sum(map(len, topics.values())) for topics in list(self._by_group.values()))
+
     def count(self) -> int:
-        return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
+        return sum(self.sizes())
 
     def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         entry = self._by_group.get(group, {}).get(topic, {}).get(partition)

@@ -31,6 +31,7 @@ from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -181,6 +182,7 @@ class GroupShard:
             )
             if records:
                 logger.info("Group %s: %d offsets expired", group_id, len(records))
+                result.count(CountedEvent.OFFSET_EXPIRATION, len(records))
             result.records += records
             if everything and group.is_empty:
                 result.records += KINDS[group.kind].tombstones(group)
@@ -360,6 +362,8 @@ class GroupShard:
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
             )
+        if result.records:
+            result.count(CountedEvent.OFFSET_COMMIT, len(result.records))
         result.reply(token, response)
         return result
 
@@ -403,6 +407,7 @@ class GroupShard:
                 else:
                     result.records += self.offsets.delete(request.group_id, topic.name, asked.partition_index)
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        result.count(CountedEvent.OFFSET_DELETION, len(result.records))
         result.reply(token, response)
         return result
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.machine import CoordinatorRuntime, client_code
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.request_guards import RequestVerification, Verifier
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.runtime.later import CallWhenDone, Later, at_any_time, settle
@@ -88,6 +89,7 @@ def commit(
                 )
             )
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    result.count(CountedEvent.OFFSET_COMMIT, len(result.records))
     result.reply(token, response)
     return result
 

@@ -32,6 +32,7 @@ from pykbroker.coordinator.share.shard import ShareStateShard, StateOutcome, Sta
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.features import share_version
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
+from pykbroker.metrics.recent import RecentTimes
 from pykbroker.runtime.later import Later, gather, then
 from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -103,6 +104,10 @@ class ShareCoordinatorService:
         self._work = RepeatedWork(runtime.loop)
         #: limits the lines about records that cannot be deleted, because that is tried again and again
         self._lines = LineLimit(runtime.loop.time)
+        #: the milliseconds that writes took, each with all share partitions of its request
+        self.write_times = RecentTimes(runtime.loop.time)
+        #: by partition, the offset before which its records were deleted
+        self.pruned_before: dict[int, int] = {}
         self.coordinator: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
             SHARE_STATE_TOPIC,
             runtime,
@@ -162,7 +167,13 @@ class ShareCoordinatorService:
         ) -> StateOutcome:
             return shard.write(key, data, now_ms, result)
 
-        return self._run(group_id, asked, act, "Unable to write share group state: ")
+        begun_s = self.coordinator.measures.now_s()
+
+        def note(answers: AnswersByPartition) -> AnswersByPartition:
+            self.write_times.record(self.coordinator.measures.ms_since(begun_s))
+            return answers
+
+        return then(self._run(group_id, asked, act, "Unable to write share group state: "), note)
 
     def read(self, group_id: str, asked: RequestEntries[int]) -> Later[AnswersByPartition]:
         """Return the state of share partitions for leaders that load them. The data of each: its leader epoch, by which
@@ -275,6 +286,7 @@ class ShareCoordinatorService:
                     left_out,
                 )
         else:
+            self.pruned_before[index] = offset
             logger.debug("%r: records before offset %d are redundant and deleted", partition, offset)
 
 

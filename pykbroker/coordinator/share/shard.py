@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
 from pykbroker.coordinator.share.records import (
     key_of,
@@ -114,6 +115,7 @@ class ShareStateShard:
 
     def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
         """Add the batches of a leader, and move the start offset."""
+        result.count(CountedEvent.SHARE_STATE_WRITE)
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
         kept = self.states.get(key)
@@ -141,6 +143,7 @@ class ShareStateShard:
             return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         state = kept.state
         if leader_epoch not in (NO_EPOCH, kept.leader_epoch):
+            result.count(CountedEvent.SHARE_STATE_WRITE)
             same = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, [])
             self._write(key, kept, leader_epoch, same, now_ms, result)
         return StateOutcome(ErrorCode.NONE, None, state)

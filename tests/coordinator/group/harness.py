@@ -6,6 +6,7 @@ committed at once, and `refuse_next` makes the next one fail.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -75,6 +77,8 @@ class Bench:
         self.answers: dict[Token, Any] = {}
         #: effects of committed results, which a test carries out
         self.effects: list[Any] = []
+        #: events of committed results
+        self.counts: Counter[CountedEvent] = Counter()
         self.refuse_next: ErrorCode | None = None
         self._deadlines: dict[TimerKey, tuple[int, Any]] = {}
         self._last_token = 0
@@ -146,6 +150,7 @@ class Bench:
         for waiting, answer in result.replies:
             self._answer(waiting, answer)
         self.effects += result.effects
+        self.counts.update(result.counts or {})
 
     def _append(self, record: CoordinatorRecord) -> None:
         key, value = records.encode(record)

@@ -12,11 +12,11 @@ import pytest
 
 import pykbroker
 from pykbroker.config.kinds import ConfigError
+from pykbroker.metrics.recent import RecentRate
 from pykbroker.runtime import line_file
 from pykbroker.runtime.line_file import LineFile
 from pykbroker.security.audited_authorizer import AuditedAuthorizer
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
-from pykbroker.security.authorizer_metrics import RatePerMinute
 from pykbroker_wire.errors import ErrorCode
 from testkit.acting import acts
 from testkit.nodes.nodes import eventually
@@ -191,7 +191,7 @@ def test_a_long_text_is_cut() -> None:
 
 def test_a_rate_is_that_of_the_last_minute() -> None:
     now_s, total = 0.0, 0
-    rate = RatePerMinute(lambda: total, lambda: now_s)
+    rate = RecentRate(lambda: total, lambda: now_s, unit_s=60.0)
     assert rate() == 0
     now_s, total = 30.0, 60
     assert rate() == 120

@@ -402,6 +402,42 @@ def test_redundant_records_are_deleted(play: Play) -> None:
     assert pruned == end
 
 
+def test_metrics_of_writes_and_deletions(play: Play) -> None:
+    prefix = "kafka.server:type=share-coordinator-metrics,name="
+
+    async def metrics(sim: Sim) -> dict[str, float]:
+        found = {sample.name: sample.value for sample in await sim.node.samples()}
+        return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+    async def scenario(sim: Sim) -> None:
+        leader = await new(sim)
+        await leader.initialize()
+        before = await metrics(sim)
+        assert before["write-total"] == before["write-rate"] == 0
+        assert "write-latency-avg" not in before
+        for offset in range(3):
+            await leader.write(offset)
+        await leader.write(4, state_epoch=0)
+        await asyncio.sleep(1)
+        after = await metrics(sim)
+        assert after["write-total"] == 4, "also the write that was fenced"
+        assert after["write-rate"] > 0
+        assert after["write-latency-max"] >= after["write-latency-avg"] >= 0
+        assert [after[f"num-partitions,state={state}"] for state in ("active", "loading", "failed")] == [1, 0, 0]
+        assert after["event-processing-time-ms-max"] >= after["event-processing-time-ms-p50"] >= 0
+        assert not [name for name in after if name.startswith("last-pruned-offset")]
+        await leader.read(leader_epoch=5)
+        await leader.read(leader_epoch=5)
+        assert (await metrics(sim))["write-total"] == 5, "the first read raised the leader epoch"
+        await asyncio.sleep(30)
+        pruned = sim.log(STATE).log_start_offset
+        assert pruned > 0
+        assert (await metrics(sim))[f"last-pruned-offset,topic={STATE},partition=0"] == pruned
+
+    often = {f"{PREFIX}snapshot.update.records.per.snapshot": "2", f"{PREFIX}state.topic.prune.interval.ms": "3000"}
+    play(scenario, often)
+
+
 @acts(broker=("share.coordinator.write.timeout.ms",))
 def test_a_write_that_is_not_replicated_in_time(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:

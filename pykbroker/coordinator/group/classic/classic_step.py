@@ -30,6 +30,7 @@ from pykbroker.coordinator.group.classic.joining import (
 from pykbroker.coordinator.group.classic.protocol_selection import selected_protocol
 from pykbroker.coordinator.group.classic.rebalance import Rebalance, session_timer, sync_timer
 from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -260,6 +261,7 @@ class ClassicStep:
         # Kafka.
         self.result.records.append(group_record(group, assignments))
         group.move_to(ClassicGroupState.STABLE, self._rebalance.now_ms)
+        self.result.count(CountedEvent.CLASSIC_REBALANCE)
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
             token = member.awaiting_sync

@@ -58,6 +58,7 @@ from pykbroker.coordinator.group.consumer.timer_keys import (
 )
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import AppendFailed, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import (
@@ -268,6 +269,7 @@ class ConsumerStep:
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             self._write_epoch(epoch, metadata_hash)
+            self.result.count(CountedEvent.CONSUMER_REBALANCE)
         self._topics_are_fresh(epoch)
         if group.has_partition_metadata:
             self.result.records.append(partition_metadata_tombstone(group.group_id))
@@ -437,6 +439,7 @@ class ConsumerStep:
         if found.changed or metadata_hash != self.group.metadata_hash:
             epoch = self.group.epoch + 1
             self._write_epoch(epoch, metadata_hash)
+            self.result.count(CountedEvent.CONSUMER_REBALANCE)
             self._topics_are_fresh(epoch)
 
     # -- failover -----------------------------------------------------------------------------------------------------

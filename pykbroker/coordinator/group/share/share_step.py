@@ -53,6 +53,7 @@ from pykbroker.coordinator.group.share.share_target import (
     written_target,
 )
 from pykbroker.coordinator.group.share.waiting_joins import WaitingJoins, heartbeat_response
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -191,6 +192,7 @@ class ShareStep(ShareInput):
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             self.write_epoch(epoch, metadata_hash)
+            self.result.count(CountedEvent.SHARE_REBALANCE)
         group.topics_refresh_ms = self.now_ms + _TOPICS_REFRESH_MS
         group.refreshed_epoch = epoch
         return epoch, subscribers

@@ -16,6 +16,7 @@ from pykbroker.coordinator.group.share.share_input import ShareInput
 from pykbroker.coordinator.group.share.share_member import ShareMember
 from pykbroker.coordinator.group.share.share_partition_states import SharePartitionStates
 from pykbroker.coordinator.group.share.share_target import ShareTarget, written_target
+from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.coordinator.result import Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
@@ -111,6 +112,7 @@ class WaitingJoins:
         if group.target_epoch >= epoch and group.has_unassigned_of(states, self._input.topics):
             epoch += 1
             self._input.write_epoch(epoch, group.metadata_hash)
+            self._input.result.count(CountedEvent.SHARE_REBALANCE)
         if group.target_epoch < epoch and not self._input.may_compute_target():
             self.set_target_timer()
             return

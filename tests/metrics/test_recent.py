@@ -1,0 +1,81 @@
+"""Rates, averages, maxima and percentiles of the last minute."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykbroker.metrics.recent import RecentRate, RecentTimes, TimeHistogram
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_rate_per_second_is_that_since_an_earlier_reading() -> None:
+    clock, total = Clock(), 0
+    rate = RecentRate(lambda: total, clock)
+    clock.now_s, total = 110.0, 50
+    assert rate() == 5
+    clock.now_s = 175.0
+    assert rate() == 0, "the reading at 110 is more than a minute old, and nothing came since"
+
+
+def test_times_are_forgotten_after_two_windows() -> None:
+    clock = Clock()
+    times = RecentTimes(clock)
+    assert times.average_and_most() is None
+    times.record(10)
+    times.record(20)
+    assert times.average_and_most() == (15, 20)
+    clock.now_s += 30
+    times.record(60)
+    assert times.average_and_most() == (30, 60)
+    clock.now_s += 30
+    assert times.average_and_most() == (60, 60), "the first window is over"
+    clock.now_s += 30
+    assert times.average_and_most() is None
+
+
+def test_a_third_window_takes_the_place_of_the_first() -> None:
+    clock = Clock()
+    times = RecentTimes(clock)
+    for ms in (100, 2, 3):
+        times.record(ms)
+        clock.now_s += 30
+    assert times.average_and_most() == (3, 3)
+
+
+def test_a_histogram_covers_the_time_between_two_readings() -> None:
+    clock = Clock()
+    histogram = TimeHistogram(clock)
+    assert set(histogram.numbers().values()) == {0}
+    clock.now_s += 1
+    for ms in range(1, 1001):
+        histogram.record(ms)
+    assert histogram.numbers() == {"p50": 500, "p95": 950, "p99": 990, "p999": 999, "max": 1000}
+    histogram.record(7)
+    assert histogram.numbers()["max"] == 1000, "this is the same reading, because no second is over"
+    clock.now_s += 1
+    assert histogram.numbers() == dict.fromkeys(("p50", "p95", "p99", "p999", "max"), 7)
+    clock.now_s += 1
+    assert set(histogram.numbers().values()) == {0}
+    assert histogram.total == 1001
+
+
+@given(st.lists(st.floats(0, 1e7), min_size=1, max_size=300))
+def test_a_histogram_stays_small_and_near_the_truth(recorded: list[float]) -> None:
+    histogram = TimeHistogram(Clock())
+    for ms in recorded:
+        histogram.record(ms)
+    assert len(histogram._counts) <= 2_000 + (60_000 - 2_000) // 50 + 1
+    numbers = histogram.numbers()
+    assert list(numbers.values()) == sorted(numbers.values())
+    most = min(max(recorded), 60_000)
+    assert most * 0.97 - 1 <= numbers["max"] <= most
+    half = min(sorted(recorded)[(len(recorded) - 1) // 2], 60_000)
+    assert half * 0.97 - 1 <= numbers["p50"] <= half
