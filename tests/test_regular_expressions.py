@@ -97,7 +97,7 @@ MET: Final = {
     ),
     "pykbroker.config.kinds 'fullmatch' _DOUBLE": Met(value_of(Type.DOUBLE), ("1", "1.", "1e", "e", "-")),
     "pykbroker.config.kinds 'fullmatch' _INTEGER": Met(value_of(Type.INT), ("1", "-")),
-    "pykbroker.config.kinds 'fullmatch' pattern": Met(kinds._is_duration, ("P", "1", "1D", "PT", "PT1H", "PT1.")),
+    "pykbroker.config.kinds 'fullmatch' pattern": Met(kinds._duration_seconds, ("P", "1", "1D", "PT", "PT1H", "PT1.")),
     "pykbroker.config.kinds 'split' '[.$]'": Met(value_of(Type.CLASS), (".", "a", "a.", "$")),
     "pykbroker.config.listeners._LISTENER": Met(_LISTENER.fullmatch, ("://", "a", "a://a:", ":", "[", "1")),
     "pykbroker.entry.failures._STEERS": Met(failures.one_line, ("\n", "a", "\x1b[", "\u2028a")),

@@ -10,7 +10,6 @@ tiered storage here, so -5 and -6 get the response of a log without it.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from functools import partial
 
@@ -18,12 +17,12 @@ from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.replica.partition import Partition
-from pykbroker.runtime.cold_reads import MAX_ROUNDS
+from pykbroker.replica.search_turns import SearchTurns
 from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
-from pykbroker_log.time_search import FoundRecord, SearchKey, TimeSearch, TooMuchToSearch, TurnIsOver
+from pykbroker_log.time_search import TimeSearch, TooMuchToSearch, TurnIsOver
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -55,9 +54,16 @@ def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later
     try:
         return _respond(ctx, request, progress)
     except (ColdRead, TurnIsOver, TooMuchToSearch) as rest:
-        answer = _InTurns(ctx, request, progress)
-        answer.after(rest)
-        return answer.future
+        services = ctx.services
+        turns = SearchTurns(
+            services.runtime.loop,
+            services.replicas.logs.cold_reads,
+            services.batch_checks,
+            progress.search,
+            partial(_respond, ctx, request, progress),
+        )
+        turns.after(rest)
+        return turns.future
 
 
 class _Progress:
@@ -67,66 +73,6 @@ class _Progress:
         self.answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
         #: the search in the next partition
         self.search = TimeSearch()
-
-
-class _InTurns:
-    """A response that waits for a device, for the next turn of the loop, or for a search off the loop."""
-
-    def __init__(self, ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress) -> None:
-        self._ctx = ctx
-        self._request = request
-        self._progress = progress
-        self._rounds = 0
-        #: the search that has just failed off the loop
-        self._failed: SearchKey | None = None
-        self.future: asyncio.Future[ListOffsetsResponse] = ctx.services.runtime.loop.create_future()
-
-    def after(self, rest: ColdRead | TurnIsOver | TooMuchToSearch) -> None:
-        """Continue when the cause of the wait is over."""
-        services = self._ctx.services
-        if isinstance(rest, ColdRead):
-            cold_reads = services.replicas.logs.cold_reads
-            cold_reads.load(rest.source, rest.offset, rest.length).add_done_callback(self._loaded)
-        elif isinstance(rest, TooMuchToSearch):
-            searching = services.batch_checks.search(rest.read)
-            searching.add_done_callback(partial(self._found, rest.key))
-            # The search stops if the client has left.
-            self.future.add_done_callback(lambda _: searching.cancel())
-        else:
-            services.runtime.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        if self.future.done():
-            return
-        self._progress.search.begin_turn()
-        try:
-            self.future.set_result(_respond(self._ctx, self._request, self._progress, self._rounds >= MAX_ROUNDS))
-        except (ColdRead, TurnIsOver, TooMuchToSearch) as rest:
-            self.after(rest)
-        except Exception as error:  # noqa: BLE001  # dispatch logs it and closes the connection
-            self.future.set_exception(error)
-
-    def _loaded(self, loaded: asyncio.Future[None]) -> None:
-        if loaded.cancelled():
-            self.future.cancel()  # the node is stopping
-            return
-        # If the thread could not read, the log cannot read either, and raises the right error.
-        self._rounds = MAX_ROUNDS if loaded.exception() is not None else self._rounds + 1
-        self._go_on()
-
-    def _found(self, key: SearchKey, found: asyncio.Future[FoundRecord | None]) -> None:
-        if found.cancelled():
-            self.future.cancel()
-            return
-        error = found.exception()
-        if error is None:
-            self._progress.search.found[key] = found.result()
-        elif key != self._failed:
-            # The batch may have been deleted since, so search again. If it is still there, the search fails again.
-            self._failed = key
-        elif not self.future.done():
-            self.future.set_exception(error)
-        self._go_on()
 
 
 def _respond(

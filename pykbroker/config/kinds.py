@@ -335,7 +335,7 @@ class ShareOffsetReset(Check):
         text = value if isinstance(value, str) else ""
         if text in ("latest", "earliest"):
             return
-        if text.startswith("by_duration:") and _is_duration(text[len("by_duration:") :]):
+        if text.startswith("by_duration:") and _duration_seconds(text[len("by_duration:") :]) >= 0:
             return
         raise invalid(
             name,
@@ -567,15 +567,20 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _is_duration(text: str) -> bool:
-    """Return True for an ISO-8601 duration of days to seconds that is not negative."""
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of an ISO-8601 duration of days to seconds, which `ShareOffsetReset` has checked."""
+    return int(_duration_seconds(text) * 1000)
+
+
+def _duration_seconds(text: str) -> float:
+    """Return the seconds of an ISO-8601 duration of days to seconds, or a negative number if the text is none."""
     number = "[+-]?[0-9]{1,18}"  # a 64-bit number of Java; Python's int() takes no more than 4,300 digits
     time = rf"T(?=.)(?:({number})H)?(?:({number})M)?(?:({number}(?:[.,][0-9]{{0,9}})?)S)?"
     pattern = rf"([+-]?)P(?=.)(?:({number})D)?(?:{time})?"
     match = re.fullmatch(pattern, text, re.IGNORECASE)
     if match is None:
-        return False
+        return -1.0
     sign, days, hours, minutes, seconds = match.groups()
     total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60
     amount = total + float((seconds or "0").replace(",", "."))
-    return (-amount if sign == "-" else amount) >= 0
+    return -amount if sign == "-" else amount

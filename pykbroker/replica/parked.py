@@ -27,10 +27,22 @@ class Isolation(IntEnum):
     TXN_COMMITTED = 2
 
 
-class WatchedPartition(Protocol):
-    """The part of a partition that a parked fetch uses: the list of fetches to wake when the partition changes."""
+class FetchWaiter(Protocol):
+    """The part of a parked fetch that a partition uses. A leader of a share partition waits in the same way, for the
+    fetches of its members (share_leaders/)."""
 
-    fetch_waiters: dict[ParkedFetch, None]
+    @property
+    def isolation(self) -> Isolation: ...
+
+    def poke(self, arrived_bytes: int) -> None:
+        """Note that this many bytes became readable, or that something else has happened."""
+
+
+class WatchedPartition(Protocol):
+    """The part of a partition, or of a leader of a share partition, that a parked fetch uses: the fetches to wake when
+    it changes."""
+
+    fetch_waiters: dict[FetchWaiter, None]
 
 
 def _read_no_more(final: bool) -> Any:
@@ -214,7 +226,7 @@ class FetchPurgatory:
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, {}
-        arrived: dict[ParkedFetch, int] = {}
+        arrived: dict[FetchWaiter, int] = {}
         for partition, counts in changed.items():
             for parked in partition.fetch_waiters:
                 arrived[parked] = arrived.get(parked, 0) + counts[parked.isolation]

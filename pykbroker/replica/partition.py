@@ -33,7 +33,7 @@ from pykbroker_wire.records.control import end_txn_marker
 
 if TYPE_CHECKING:
     from pykbroker.metadata.image import PartitionImage
-    from pykbroker.replica.parked import ParkedFetch
+    from pykbroker.replica.parked import FetchWaiter
     from pykbroker.replica.partition_services import PartitionServices
     from pykbroker.storage.log_handle import LogHandle
 
@@ -82,7 +82,7 @@ class Partition:
         #: True if flush.messages is set, and as long as `_commit` owes a flush
         self.promises_flush = False
         #: in the order of their arrival, in which they are notified
-        self.fetch_waiters: dict[ParkedFetch, None] = {}
+        self.fetch_waiters: dict[FetchWaiter, None] = {}
         #: None if this node does not report its load
         self.traffic = None if shared.new_traffic is None else shared.new_traffic()
         self._shared = shared

@@ -1,0 +1,409 @@
+"""The leader of one share partition: a group's state of a partition that this broker leads (Apache Kafka: SharePartition
+and its part of SharePartitionManager).
+
+Responsible for driving the machine (share_partitions/): it loads the state, writes changes to the share coordinator,
+answers when they are written, ends locks at their time, and wakes the fetches that wait. Not responsible for reading
+the log (fetches/), nor for the choice of the leaders that exist (leader_table.py).
+
+A leader object belongs to one leader epoch of the partition. It never becomes active again: the next fetch makes a new
+one, which reads the state anew.
+
+Invariants: nothing is acquired before the start of the group is stored at the share coordinator. So a group whose start
+was resolved by `latest` does not lose records if this broker is killed before their first acknowledgement (in Apache
+Kafka it does). An acknowledgement is answered after its write. After the leader has left the table, it writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pykbroker.net.promise import Promise
+from pykbroker.replica.parked import FetchWaiter, Isolation
+from pykbroker.share_leaders.change_turns import ChangeTurns
+from pykbroker.share_leaders.fetch_wakes import FetchWakes
+from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
+from pykbroker.share_partitions.delivery_states import DeliveryRange, ShareLimits
+from pykbroker.share_partitions.share_partition import SharePartition, UnusableState
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.write_share_group_state import StateBatch
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
+    from pykbroker.replica.partition import Partition
+    from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
+    from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
+    from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
+    from pykbroker.share_partitions.state_changes import DeliveryWrite, StateChange
+    from pykbroker.share_persister.state_operations import ShareStateAnswer
+
+logger = logging.getLogger(__name__)
+
+_NO_START: Final = -1
+
+
+class StateKeeper(Protocol):
+    """The part of `SharePersister` that a leader uses. Each call returns a promise of a `ShareStateAnswer`."""
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> Promise: ...
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> Promise: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderServices:
+    """What all leaders of a broker share."""
+
+    loop: asyncio.AbstractEventLoop
+    keeper: StateKeeper
+    #: the present configuration of a group
+    config_of: Callable[[str], ShareLeaderConfig]
+    #: returns a promise of the offset at which a group starts (`StartOffsets.find`)
+    find_start: Callable[[Partition, str], Promise]
+    #: called once for each leader, when it is no longer to be found
+    left: Callable[[SharePartitionLeader], None]
+
+
+class SharePartitionLeader:
+    """The state of one group for one partition, in one leader epoch.
+
+    A fetch waits for it as for a partition: `fetch_waiters` is that of a `WatchedPartition` (replica/parked.py). The
+    fetch is woken when records may have become available for it, and when the leader has left the table.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_is_start_stored",
+        "_loading",
+        "_machine",
+        "_services",
+        "_start_write",
+        "_state_epoch",
+        "_timer",
+        "_wakes",
+        "error",
+        "fetch_waiters",
+        "key",
+        "leader_epoch",
+        "partition",
+        "state",
+    )
+
+    def __init__(self, key: SharePartitionKey, partition: Partition, services: LeaderServices) -> None:
+        """Begin to load. `partition` is led by this broker."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = LeaderState.LOADING
+        #: the error for clients, once the leader has left the table
+        self.error = ErrorCode.NONE
+        #: the fetches that wait, in the order in which they came
+        self.fetch_waiters: dict[FetchWaiter, None] = {}
+        self._services = services
+        # There is no state before the load, so nothing can be acquired or acknowledged.
+        self._machine = SharePartition(0)
+        self._state_epoch = -1
+        self._is_start_stored = True
+        self._start_write: Promise | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._changes = ChangeTurns(services.loop)
+        self._wakes = FetchWakes(services.loop, self.fetch_waiters, self._may_get_more)
+        partition.fetch_waiters[self] = None
+        self._loading: Promise | None = services.keeper.read(key, self.leader_epoch)
+        self._loading.add_done_callback(self._read)
+
+    def __repr__(self) -> str:
+        return f"Group {self.key.group_id}: share partition {self.partition}"
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, promise: Promise) -> None:
+        if self.state is not LeaderState.LOADING:
+            return
+        answer: ShareStateAnswer = promise.result()
+        error = error_for_clients(answer.error)
+        if error is not ErrorCode.NONE:
+            self._fail(error, answer.message or answer.error.message)
+            return
+        self._state_epoch = answer.state_epoch
+        if answer.start_offset != _NO_START:
+            self._load(answer.start_offset, answer)
+            return
+        self._is_start_stored = False
+        self._loading = self._services.find_start(self.partition, self._config.offset_reset)
+        self._loading.add_done_callback(partial(self._found_start, answer))
+
+    def _found_start(self, answer: ShareStateAnswer, promise: Promise) -> None:
+        if self.state is not LeaderState.LOADING:
+            return
+        error = promise.exception()
+        if error is None:
+            self._load(promise.result(), answer)
+        else:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            self._fail(code, f"its start offset could not be found: {error}")
+
+    def _load(self, start: int, answer: ShareStateAnswer) -> None:
+        self._loading = None
+        ranges = [
+            DeliveryRange(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in answer.batches
+        ]
+        try:
+            self._machine = SharePartition.load(start, ranges)
+        except UnusableState as error:
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return
+        self._become(LeaderState.ACTIVE)
+        self.store_start()
+        self._wakes.soon()
+
+    def store_start(self) -> None:
+        """Write a resolved start to the share coordinator, unless it is stored or its write is out. After a write that
+        has failed, the next fetch calls this."""
+        if self._is_start_stored or self._start_write is not None or self.state is not LeaderState.ACTIVE:
+            return
+        self._start_write = self._write(self._machine.start_write())
+        self._start_write.add_done_callback(self._start_written)
+
+    def _start_written(self, promise: Promise) -> None:
+        self._start_write = None
+        if self._take_outcome(promise) is ErrorCode.NONE:
+            self._is_start_stored = True
+            self._wakes.now()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Leave the table: the broker no longer leads the partition, or no member of the group reads here. `error` is
+        for requests that have this object. Does nothing if the leader has left already."""
+        if not self.has_left:
+            self._leave(LeaderState.ENDED, error)
+
+    @property
+    def has_left(self) -> bool:
+        """True if the leader is no longer in the table. `error` is for the clients then."""
+        return self.error is not ErrorCode.NONE
+
+    def _fail(self, error: ErrorCode, reason: str) -> None:
+        # A group that is not initialised, and a moved leader, are usual.
+        is_usual = error is ErrorCode.UNKNOWN_SERVER_ERROR or is_fencing(error)
+        logger.log(logging.INFO if is_usual else logging.WARNING, "%s could not be loaded: %s", self, reason)
+        self._leave(LeaderState.FAILED, error)
+
+    def _leave(self, state: LeaderState, error: ErrorCode) -> None:
+        self._become(state)
+        self.error = error
+        self.partition.fetch_waiters.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._loading is not None:
+            loading, self._loading = self._loading, None
+            loading.cancel()
+        self._services.left(self)
+        self._wakes.soon()
+
+    def _become(self, state: LeaderState) -> None:
+        assert self.state.may_become(state), f"{self.state} cannot become {state}"
+        self.state = state
+
+    # -- what a fetch asks --------------------------------------------------------------------------------------------
+
+    @property
+    def _config(self) -> ShareLeaderConfig:
+        return self._services.config_of(self.key.group_id)
+
+    @property
+    def read_committed(self) -> bool:
+        """True if the group reads committed records only (share.isolation.level)."""
+        return self._config.read_committed
+
+    @property
+    def machine(self) -> SharePartition:
+        """The state, to look at. Before the load it is empty."""
+        return self._machine
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """The offset from which the log is to be read for the next acquisition."""
+        return self._machine.next_fetch_offset
+
+    def can_acquire(self) -> bool:
+        """Return True if a fetch may acquire records: the leader is active, the start of the group is stored, and there
+        is room for locks."""
+        return self.state is LeaderState.ACTIVE and self._is_start_stored and self._machine.can_acquire(self._limits)
+
+    def acquire(self, ask: Acquire) -> list[AcquiredRange]:
+        """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
+        in which the log was read from `next_fetch_offset` on."""
+        assert self._is_start_stored
+        found = self._machine.acquire(ask, self._limits, self._now_ms())
+        self._set_timer()
+        return found
+
+    def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
+        """Undo an acquisition whose records were never sent."""
+        if self.state is LeaderState.ACTIVE:
+            self._machine.give_back(member, acquired)
+            self._wakes.soon()
+
+    def log_start_moved(self, log_start: int) -> None:
+        """Note the start of the log after a read has returned OFFSET_OUT_OF_RANGE. Records before it are done; the next
+        write has the new start."""
+        if self.state is LeaderState.ACTIVE:
+            self._machine.move_start(log_start)
+            self._wakes.soon()
+
+    # -- acknowledging and releasing ----------------------------------------------------------------------------------
+
+    def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange], *, is_renewal: bool) -> Promise:
+        """Acknowledge records. Return a promise of the error for the partition, which has its result when the change is
+        stored, or within this call if there is nothing to store. `ranges` may not change until then."""
+        promise = Promise()
+        if self.has_left:
+            promise.set_result(self.error)
+        elif self.state is LeaderState.LOADING:
+            # As in Apache Kafka: nothing is acquired.
+            promise.set_result(ErrorCode.INVALID_RECORD_STATE)
+        else:
+            self._changes.begin(
+                lambda: self._machine.acknowledge(
+                    member, ranges, self._limits, self._now_ms(), is_renewal=is_renewal
+                ),
+                partial(self._changed, promise),
+            )
+        return promise
+
+    def release(self, member: str) -> Promise:
+        """Release all locks of a member, because its session has ended, after the acknowledgements that have begun.
+        Return a promise as `acknowledge` does."""
+        promise = Promise()
+        if self.state is LeaderState.ACTIVE:
+            self._changes.begin(
+                lambda: self._machine.release(member, self._limits, self._now_ms()), partial(self._changed, promise)
+            )
+        else:
+            promise.set_result(self.error)
+        return promise
+
+    def _changed(self, promise: Promise, change: StateChange) -> None:
+        """A change is whole: write it."""
+        if self.has_left:
+            promise.set_result(self.error)
+            return
+        self._after(change)
+        if change.error is not None:
+            promise.set_result(change.error)
+        elif change.write is None:
+            promise.set_result(ErrorCode.NONE)
+        else:
+            self._write(change.write).add_done_callback(partial(self._written, change.write, promise))
+
+    def _written(self, write: DeliveryWrite, promise: Promise, outcome: Promise) -> None:
+        error = self._take_outcome(outcome)
+        if self.has_left:
+            # The write was sent before. Its outcome counts, although this state no longer does.
+            promise.set_result(error)
+            return
+        change = self._machine.persisted(write, error is ErrorCode.NONE, self._limits, self._now_ms())
+        self._changes.finish(change, partial(self._settled, promise, error))
+
+    def _settled(self, promise: Promise, error: ErrorCode, change: StateChange) -> None:
+        promise.set_result(error)
+        if not self.has_left:
+            self._after(change)
+
+    def _after(self, change: StateChange) -> None:
+        self._set_timer()
+        if change.frees:
+            self._wakes.soon()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, write: DeliveryWrite) -> Promise:
+        batches = [
+            StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+            for first, last, state, count in write.ranges
+        ]
+        return self._services.keeper.write(
+            self.key, self._state_epoch, self.leader_epoch, write.start, write.delivered, batches
+        )
+
+    def _take_outcome(self, outcome: Promise) -> ErrorCode:
+        """Return the error for clients of a write that has ended. A leader that the share coordinator has fenced leaves
+        the table."""
+        answer: ShareStateAnswer = outcome.result()
+        error = error_for_clients(answer.error)
+        if error is not ErrorCode.NONE and not self.has_left:
+            logger.warning("%s: a change could not be stored: %s", self, answer.message or answer.error.message)
+            if is_fencing(error):
+                self._leave(LeaderState.FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return error
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _limits(self) -> ShareLimits:
+        return self._config.limits
+
+    def _now_ms(self) -> int:
+        return int(self._services.loop.time() * 1000)
+
+    def _set_timer(self) -> None:
+        due_ms = self._machine.next_expiry_ms()
+        if due_ms is None:
+            return
+        due = due_ms / 1000
+        if self._timer is not None:
+            # A timer that fires too early sets itself again.
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._services.loop.call_at(due, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        write = self._machine.expire(self._limits, self._now_ms())
+        if write is not None:
+            self._write(write).add_done_callback(self._take_outcome)
+            self._wakes.now()
+        self._set_timer()
+
+    # -- the partition ------------------------------------------------------------------------------------------------
+
+    @property
+    def isolation(self) -> Isolation:
+        """For the partition, at which this leader waits like a fetch, as long as it is in the table."""
+        return Isolation.TXN_COMMITTED if self.read_committed else Isolation.HIGH_WATERMARK
+
+    def poke(self, arrived_bytes: int) -> None:
+        """Note that this many bytes became readable in the partition, or that something else has happened to it."""
+        if self.partition.offline:
+            self.end(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif arrived_bytes > 0 and self.state is LeaderState.ACTIVE:
+            self._wakes.now()
+
+    def _may_get_more(self) -> bool:
+        """Return True if a fetch that is woken may get records, or an error."""
+        if self.has_left:
+            return True
+        if not self.can_acquire():
+            return False
+        log = self.partition.log_if_open
+        if log is None:
+            return True
+        end = log.last_stable_offset if self.read_committed else log.high_watermark
+        return self._machine.next_fetch_offset < end
