@@ -38,6 +38,8 @@ NOT_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
 Batch = tuple[int, int, int, int]
+#: a start offset that is written without batches
+RESOLVED = 12_345
 
 
 def initialize(topic: bytes, partition: int, state_epoch: int, start: int, group: str = "g") -> TopLevel:
@@ -95,6 +97,10 @@ def questions(topic: bytes) -> Iterator[tuple[TopLevel, int | None]]:
     yield initialize(topic, 0, 1, -1, group=""), None
 
     yield initialize(topic, 0, 2, -1), None
+    yield summary(topic), None
+    yield read(topic, 0, 0), None
+    # The start that a leader has resolved by share.auto.offset.reset.
+    yield write(topic, 0, 0, 2, RESOLVED, 0), None
     yield summary(topic), None
     yield read(topic, 0, 0), None
     yield write(topic, 0, 0, 2, 0, 0, (0, 9, 0, 1), (4, 5, 2, 1)), None
@@ -172,5 +178,7 @@ def plain(part: Any) -> dict[str, Any]:
 def test_the_same_answers_with_and_without_the_feature(new_cluster: NewCluster) -> None:
     expected = answers(new_cluster, "kafka", 0)
     assert len(expected) > 40
+    stored = [part for results in expected if isinstance(results, list) for part in results]
+    assert [part["batches"] for part in stored if part.get("start_offset") == RESOLVED] == [[], []]
     for level in (0, 1):
         assert answers(new_cluster, "pykbroker", level) == expected

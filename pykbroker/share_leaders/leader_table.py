@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+L = TypeVar("L")
 
 #: A node that stops waits at most this long until the locks of its sessions are released.
 CLOSE_SECONDS: Final = 5.0
@@ -88,13 +91,9 @@ class ShareLeaders:
     def _left(self, leader: SharePartitionLeader) -> None:
         group, topic_id, index = leader.key
         place = (topic_id, index)
-        if self.find(group, *place) is not leader:
-            return
-        for table, outer, inner in ((self._by_group, group, place), (self._by_partition, place, group)):
-            row = table[outer]
-            del row[inner]
-            if not row:
-                del table[outer]
+        if self.find(group, *place) is leader:
+            _remove(self._by_group, group, place)
+            _remove(self._by_partition, place, group)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -165,3 +164,10 @@ class ShareLeaders:
             logger.warning("The locks of %d share sessions could not be released before the stop", len(self._ending))
         for leader in list(self):
             leader.end()
+
+
+def _remove(table: dict[K, dict[L, SharePartitionLeader]], outer: K, inner: L) -> None:
+    row = table[outer]
+    del row[inner]
+    if not row:
+        del table[outer]

@@ -1,5 +1,5 @@
-"""The leader of one share partition: a group's state of a partition that this broker leads (Apache Kafka: SharePartition
-and its part of SharePartitionManager).
+"""The leader of one share partition, which is a group's state of a partition that this broker leads (Apache Kafka:
+SharePartition, and its part of SharePartitionManager).
 
 Responsible for driving the machine (share_partitions/): it loads the state, writes changes to the share coordinator,
 answers when they are written, ends locks at their time, and wakes the fetches that wait. Not responsible for reading
@@ -20,15 +20,15 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.net.promise import Promise
 from pykbroker.replica.parked import FetchWaiter, Isolation
 from pykbroker.share_leaders.change_turns import ChangeTurns
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
-from pykbroker.share_partitions.delivery_states import DeliveryRange, ShareLimits
-from pykbroker.share_partitions.share_partition import SharePartition, UnusableState
+from pykbroker.share_leaders.state_load import LoadedState, StateLoad
+from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.write_share_group_state import StateBatch
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pykbroker.share_persister.state_operations import ShareStateAnswer
 
 logger = logging.getLogger(__name__)
-
-_NO_START: Final = -1
 
 
 class StateKeeper(Protocol):
@@ -86,8 +84,7 @@ class SharePartitionLeader:
     __slots__ = (
         "_changes",
         "_is_start_stored",
-        "_loading",
-        "_machine",
+        "_load",
         "_services",
         "_start_write",
         "_state_epoch",
@@ -97,6 +94,7 @@ class SharePartitionLeader:
         "fetch_waiters",
         "key",
         "leader_epoch",
+        "machine",
         "partition",
         "state",
     )
@@ -112,8 +110,8 @@ class SharePartitionLeader:
         #: the fetches that wait, in the order in which they came
         self.fetch_waiters: dict[FetchWaiter, None] = {}
         self._services = services
-        # There is no state before the load, so nothing can be acquired or acknowledged.
-        self._machine = SharePartition(0)
+        #: the state, for questions; before the load it is empty
+        self.machine = SharePartition(0)
         self._state_epoch = -1
         self._is_start_stored = True
         self._start_write: Promise | None = None
@@ -121,51 +119,22 @@ class SharePartitionLeader:
         self._changes = ChangeTurns(services.loop)
         self._wakes = FetchWakes(services.loop, self.fetch_waiters, self._may_get_more)
         partition.fetch_waiters[self] = None
-        self._loading: Promise | None = services.keeper.read(key, self.leader_epoch)
-        self._loading.add_done_callback(self._read)
+        self._load = StateLoad(lambda: services.find_start(partition, self._config.offset_reset), self._loaded)
+        self._load.begin(services.keeper.read(key, self.leader_epoch))
 
     def __repr__(self) -> str:
         return f"Group {self.key.group_id}: share partition {self.partition}"
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, promise: Promise) -> None:
-        if self.state is not LeaderState.LOADING:
+    def _loaded(self, found: LoadedState | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            # A group that is not initialised, and a moved leader, are usual.
+            is_usual = found.code is ErrorCode.UNKNOWN_SERVER_ERROR or is_fencing(found.code)
+            logger.log(logging.INFO if is_usual else logging.WARNING, "%s could not be loaded: %s", self, found)
+            self._leave(LeaderState.FAILED, found.code)
             return
-        answer: ShareStateAnswer = promise.result()
-        error = error_for_clients(answer.error)
-        if error is not ErrorCode.NONE:
-            self._fail(error, answer.message or answer.error.message)
-            return
-        self._state_epoch = answer.state_epoch
-        if answer.start_offset != _NO_START:
-            self._load(answer.start_offset, answer)
-            return
-        self._is_start_stored = False
-        self._loading = self._services.find_start(self.partition, self._config.offset_reset)
-        self._loading.add_done_callback(partial(self._found_start, answer))
-
-    def _found_start(self, answer: ShareStateAnswer, promise: Promise) -> None:
-        if self.state is not LeaderState.LOADING:
-            return
-        error = promise.exception()
-        if error is None:
-            self._load(promise.result(), answer)
-        else:
-            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-            self._fail(code, f"its start offset could not be found: {error}")
-
-    def _load(self, start: int, answer: ShareStateAnswer) -> None:
-        self._loading = None
-        ranges = [
-            DeliveryRange(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in answer.batches
-        ]
-        try:
-            self._machine = SharePartition.load(start, ranges)
-        except UnusableState as error:
-            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-            return
+        self.machine, self._state_epoch, self._is_start_stored = found
         self._become(LeaderState.ACTIVE)
         self.store_start()
         self._wakes.soon()
@@ -175,7 +144,7 @@ class SharePartitionLeader:
         has failed, the next fetch calls this."""
         if self._is_start_stored or self._start_write is not None or self.state is not LeaderState.ACTIVE:
             return
-        self._start_write = self._write(self._machine.start_write())
+        self._start_write = self._write(self.machine.start_write())
         self._start_write.add_done_callback(self._start_written)
 
     def _start_written(self, promise: Promise) -> None:
@@ -197,12 +166,6 @@ class SharePartitionLeader:
         """True if the leader is no longer in the table. `error` is for the clients then."""
         return self.error is not ErrorCode.NONE
 
-    def _fail(self, error: ErrorCode, reason: str) -> None:
-        # A group that is not initialised, and a moved leader, are usual.
-        is_usual = error is ErrorCode.UNKNOWN_SERVER_ERROR or is_fencing(error)
-        logger.log(logging.INFO if is_usual else logging.WARNING, "%s could not be loaded: %s", self, reason)
-        self._leave(LeaderState.FAILED, error)
-
     def _leave(self, state: LeaderState, error: ErrorCode) -> None:
         self._become(state)
         self.error = error
@@ -210,9 +173,7 @@ class SharePartitionLeader:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._loading is not None:
-            loading, self._loading = self._loading, None
-            loading.cancel()
+        self._load.cancel()
         self._services.left(self)
         self._wakes.soon()
 
@@ -231,40 +192,32 @@ class SharePartitionLeader:
         """True if the group reads committed records only (share.isolation.level)."""
         return self._config.read_committed
 
-    @property
-    def machine(self) -> SharePartition:
-        """The state, to look at. Before the load it is empty."""
-        return self._machine
-
-    @property
-    def next_fetch_offset(self) -> int:
-        """The offset from which the log is to be read for the next acquisition."""
-        return self._machine.next_fetch_offset
-
     def can_acquire(self) -> bool:
         """Return True if a fetch may acquire records: the leader is active, the start of the group is stored, and there
         is room for locks."""
-        return self.state is LeaderState.ACTIVE and self._is_start_stored and self._machine.can_acquire(self._limits)
+        return (
+            self.state is LeaderState.ACTIVE and self._is_start_stored and self.machine.can_acquire(self._config.limits)
+        )
 
     def acquire(self, ask: Acquire) -> list[AcquiredRange]:
         """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
         in which the log was read from `next_fetch_offset` on."""
         assert self._is_start_stored
-        found = self._machine.acquire(ask, self._limits, self._now_ms())
+        found = self.machine.acquire(ask, self._config.limits, self._now_ms())
         self._set_timer()
         return found
 
     def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
         """Undo an acquisition whose records were never sent."""
         if self.state is LeaderState.ACTIVE:
-            self._machine.give_back(member, acquired)
+            self.machine.give_back(member, acquired)
             self._wakes.soon()
 
     def log_start_moved(self, log_start: int) -> None:
         """Note the start of the log after a read has returned OFFSET_OUT_OF_RANGE. Records before it are done; the next
         write has the new start."""
         if self.state is LeaderState.ACTIVE:
-            self._machine.move_start(log_start)
+            self.machine.move_start(log_start)
             self._wakes.soon()
 
     # -- acknowledging and releasing ----------------------------------------------------------------------------------
@@ -280,8 +233,8 @@ class SharePartitionLeader:
             promise.set_result(ErrorCode.INVALID_RECORD_STATE)
         else:
             self._changes.begin(
-                lambda: self._machine.acknowledge(
-                    member, ranges, self._limits, self._now_ms(), is_renewal=is_renewal
+                lambda: self.machine.acknowledge(
+                    member, ranges, self._config.limits, self._now_ms(), is_renewal=is_renewal
                 ),
                 partial(self._changed, promise),
             )
@@ -293,7 +246,8 @@ class SharePartitionLeader:
         promise = Promise()
         if self.state is LeaderState.ACTIVE:
             self._changes.begin(
-                lambda: self._machine.release(member, self._limits, self._now_ms()), partial(self._changed, promise)
+                lambda: self.machine.release(member, self._config.limits, self._now_ms()),
+                partial(self._changed, promise),
             )
         else:
             promise.set_result(self.error)
@@ -318,7 +272,7 @@ class SharePartitionLeader:
             # The write was sent before. Its outcome counts, although this state no longer does.
             promise.set_result(error)
             return
-        change = self._machine.persisted(write, error is ErrorCode.NONE, self._limits, self._now_ms())
+        change = self.machine.persisted(write, error is ErrorCode.NONE, self._config.limits, self._now_ms())
         self._changes.finish(change, partial(self._settled, promise, error))
 
     def _settled(self, promise: Promise, error: ErrorCode, change: StateChange) -> None:
@@ -355,15 +309,11 @@ class SharePartitionLeader:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def _limits(self) -> ShareLimits:
-        return self._config.limits
-
     def _now_ms(self) -> int:
         return int(self._services.loop.time() * 1000)
 
     def _set_timer(self) -> None:
-        due_ms = self._machine.next_expiry_ms()
+        due_ms = self.machine.next_expiry_ms()
         if due_ms is None:
             return
         due = due_ms / 1000
@@ -376,7 +326,7 @@ class SharePartitionLeader:
 
     def _expire(self) -> None:
         self._timer = None
-        write = self._machine.expire(self._limits, self._now_ms())
+        write = self.machine.expire(self._config.limits, self._now_ms())
         if write is not None:
             self._write(write).add_done_callback(self._take_outcome)
             self._wakes.now()
@@ -406,4 +356,4 @@ class SharePartitionLeader:
         if log is None:
             return True
         end = log.last_stable_offset if self.read_committed else log.high_watermark
-        return self._machine.next_fetch_offset < end
+        return self.machine.next_fetch_offset < end

@@ -119,7 +119,7 @@ class _Search:
             search,
             partial(_offset_at, self._partition, timestamp, search),
         )
-        self.found.when_cancelled(turns.future.cancel)
+        self.found.when_cancelled(lambda: _cancel(turns.future))
         turns.begin()
         turns.future.add_done_callback(self._looked)
 
@@ -142,3 +142,7 @@ def _offset_at(partition: Partition, timestamp: int, search: TimeSearch, wait: b
     except StorageError as error:
         raise partition.storage_failed(error) from error
     return log.high_watermark if found is None else min(found[0], log.high_watermark)
+
+
+def _cancel(future: asyncio.Future[int]) -> None:
+    future.cancel()
