@@ -19,7 +19,7 @@ from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
 from pykbroker.share_leaders.share_partition_leader import LeaderServices, SharePartitionLeader, StateKeeper
 from pykbroker.share_partitions.share_sessions import EndedSession, SessionPartitionId, ShareSessions
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
@@ -67,9 +67,15 @@ class ShareLeaders:
     # -- leaders ------------------------------------------------------------------------------------------------------
 
     def leader_of(self, group: str, partition: Partition) -> SharePartitionLeader:
-        """Return the leader of a share partition for a fetch, or a new one, which begins to load. Raises KafkaError if
-        this broker does not lead the partition."""
+        """Return the leader of a share partition for a fetch of a session, or a new one, which begins to load.
+
+        Raises:
+            KafkaError: this broker does not lead the partition; or SHARE_SESSION_NOT_FOUND if the group has no session
+                here any longer, because nothing would drop the leader.
+        """
         partition.require_leader()
+        if not self.sessions.has_group(group):
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         place = (partition.topic_id, partition.index)
         found = self.find(group, *place)
         if found is not None and found.partition is partition and found.leader_epoch == partition.leader_epoch:

@@ -30,7 +30,6 @@ from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients
 from pykbroker.share_leaders.state_load import LoadedState, StateLoad
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.messages.write_share_group_state import StateBatch
 
 if TYPE_CHECKING:
     from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
     from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
     from pykbroker.share_partitions.state_changes import DeliveryWrite, StateChange
-    from pykbroker.share_persister.state_operations import ShareStateAnswer
+    from pykbroker.share_persister.state_operations import ShareStateAnswer, WrittenBatch
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class StateKeeper(Protocol):
         leader_epoch: int,
         start_offset: int,
         delivery_complete_count: int,
-        batches: Sequence[StateBatch],
+        batches: Sequence[WrittenBatch],
     ) -> Promise: ...
 
 
@@ -288,12 +287,8 @@ class SharePartitionLeader:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, write: DeliveryWrite) -> Promise:
-        batches = [
-            StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-            for first, last, state, count in write.ranges
-        ]
         return self._services.keeper.write(
-            self.key, self._state_epoch, self.leader_epoch, write.start, write.delivered, batches
+            self.key, self._state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
         )
 
     def _take_outcome(self, outcome: Promise) -> ErrorCode:

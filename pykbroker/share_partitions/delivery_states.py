@@ -68,12 +68,28 @@ class ShareLimits(NamedTuple):
 
 
 class DeliveryRange(NamedTuple):
-    """Offsets from `first` to `last` with one state and one delivery count: a state batch in the persister's RPCs."""
+    """Offsets from `first` to `last` with one state and one delivery count: a state batch in the persister's RPCs.
+
+    A request to the share coordinator is encoded from these values as they are. To make 100,000 messages of them would
+    hold the loop for a fifth of a second.
+    """
 
     first: int
     last: int
     state: int
     delivery_count: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.first
+
+    @property
+    def last_offset(self) -> int:
+        return self.last
+
+    @property
+    def delivery_state(self) -> int:
+        return self.state
 
 
 def settled_state(state: int, delivery_count: int, limits: ShareLimits) -> int:

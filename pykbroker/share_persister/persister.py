@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.view import MetadataView
     from pykbroker.runtime import Runtime
-    from pykbroker_wire.messages.write_share_group_state import StateBatch
+    from pykbroker.share_persister.state_operations import WrittenBatch
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class SharePersister:
         leader_epoch: int,
         start_offset: int,
         delivery_complete_count: int,
-        batches: Sequence[StateBatch],
+        batches: Sequence[WrittenBatch],
         *,
         timeout_ms: int | None = None,
     ) -> Promise:

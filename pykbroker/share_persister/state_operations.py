@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.read_share_group_state import StateBatch as StoredBatch
-from pykbroker_wire.messages.write_share_group_state import StateBatch as WrittenBatch
 
 #: Sizes in a request, in bytes: one share partition, and one batch of its state.
 _PARTITION_BYTES: Final = 64
@@ -31,6 +30,19 @@ class StateCall(Enum):
     WRITE = "WriteShareGroupState"
     DELETE = "DeleteShareGroupState"
     SUMMARIZE = "ReadShareGroupStateSummary"
+
+
+class WrittenBatch(Protocol):
+    """A state batch to write: a `StateBatch` of WriteShareGroupState, or a `DeliveryRange` of a leader."""
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def delivery_state(self) -> int: ...
+    @property
+    def delivery_count(self) -> int: ...
 
 
 class ShareStateAnswer(NamedTuple):

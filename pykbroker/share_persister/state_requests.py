@@ -8,7 +8,7 @@ have only operations with different keys (persister_machine.py keeps that).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pykbroker.share_persister.persister_machine import CoordinatorLookup, LookupAnswer, StateRequest
 from pykbroker.share_persister.state_operations import ShareStateAnswer, StateCall, StateOperation
@@ -107,7 +107,8 @@ def _write(group_id: str, operations: list[StateOperation]) -> TopLevel:
             start_offset=each.start_offset,
             # Version 0 has no field for it. The coordinator then stores -1, so the lag is unknown.
             delivery_complete_count=each.delivery_complete_count,
-            state_batches=list(each.batches),
+            # They are encoded as they are (DeliveryRange).
+            state_batches=cast("list[write_share_group_state.StateBatch]", list(each.batches)),
         )
 
     topics = _topics(wire.WriteStateData, operations, partition)
