@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -53,8 +53,8 @@ class ShareLeaders:
         self._services = LeaderServices(loop, keeper, config_of, find_start, self._left)
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}
         self._by_partition: dict[SessionPartitionId, dict[str, SharePartitionLeader]] = {}
-        #: the ends of sessions whose releases are under way
-        self._ending: dict[Promise, None] = {}
+        #: how many sessions of each group have ended whose releases have no outcome yet
+        self._ending: dict[str, int] = {}
         self._closed: asyncio.Future[None] | None = None
 
     def __iter__(self) -> Iterator[SharePartitionLeader]:
@@ -107,44 +107,48 @@ class ShareLeaders:
         """Release the locks of a session that is over. Return a promise of the error of each partition, which is
         UNKNOWN_TOPIC_OR_PARTITION where the group has no leader. If it was the group's last session here, its leaders
         are dropped when the releases have their outcome."""
+        return self._end_sessions([ended])[0]
+
+    def disconnected(self, connection: Hashable) -> None:
+        """End the sessions of a connection that has ended, and release what their members hold."""
+        self._end_sessions(self.sessions.disconnected(connection))
+
+    def _end_sessions(self, ended: Sequence[EndedSession]) -> list[Promise]:
+        # All are counted first, because the leaders of a group stay until the last of its releases has its outcome.
+        for group, _ in (each.key for each in ended):
+            self._ending[group] = self._ending.get(group, 0) + 1
+        return [self._release(each) for each in ended]
+
+    def _release(self, ended: EndedSession) -> Promise:
         group, member = ended.key
-        errors: dict[SessionPartitionId, ErrorCode] = {}
         promise = Promise()
-        self._ending[promise] = None
-        missing = dict.fromkeys(ended.partitions)
-        begun = False
+        errors = dict.fromkeys(ended.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leaders = {place: leader for place in errors if (leader := self.find(group, *place)) is not None}
+        missing = len(leaders)
 
         def released(place: SessionPartitionId, outcome: Promise) -> None:
+            nonlocal missing
             errors[place] = outcome.result()
-            del missing[place]
-            if begun and not missing:
+            missing -= 1
+            if not missing:
                 self._session_ended(group, promise, errors)
 
-        for place in ended.partitions:
-            leader = self.find(group, *place)
-            if leader is None:
-                errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                missing.pop(place, None)
-            else:
-                leader.release(member).add_done_callback(partial(released, place))
-        begun = True
-        if not missing:
+        for place, leader in leaders.items():
+            leader.release(member).add_done_callback(partial(released, place))
+        if not leaders:
             self._session_ended(group, promise, errors)
         return promise
 
     def _session_ended(self, group: str, promise: Promise, errors: dict[SessionPartitionId, ErrorCode]) -> None:
-        if not self.sessions.has_group(group):
-            for leader in list(self._by_group.get(group, {}).values()):
-                leader.end()
-        del self._ending[promise]
+        self._ending[group] -= 1
+        if not self._ending[group]:
+            del self._ending[group]
+            if not self.sessions.has_group(group):
+                for leader in list(self._by_group.get(group, {}).values()):
+                    leader.end()
         promise.set_result(errors)
         if self._closed is not None and not self._ending and not self._closed.done():
             self._closed.set_result(None)
-
-    def disconnected(self, connection: Hashable) -> None:
-        """End the sessions of a connection that has ended, and release what their members hold."""
-        for ended in self.sessions.disconnected(connection):
-            self.end_session(ended)
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
@@ -156,20 +160,27 @@ class ShareLeaders:
 
     def turn_off(self) -> None:
         """End all sessions and leaders, because share.version has become 0. Locks are released first."""
-        for ended in self.sessions.end_all():
-            self.end_session(ended)
+        self._end_sessions(self.sessions.end_all())
 
-    async def close(self) -> None:
-        """End all sessions, and wait until the releases are stored, at most CLOSE_SECONDS. The persister and its
-        connections close after this, and no request comes any longer."""
+    def close(self) -> Awaitable[None] | None:
+        """End all sessions. Return a future that is done when the releases have their outcome, or after CLOSE_SECONDS,
+        or None if there is nothing to wait for. No request comes any longer. The persister and its connections, and
+        the listener for a share coordinator on this node, close after this."""
         self.turn_off()
-        if self._ending:
-            self._closed = self._loop.create_future()
-            await asyncio.wait({self._closed}, timeout=CLOSE_SECONDS)
-        if self._ending:
-            logger.warning("The locks of %d share sessions could not be released before the stop", len(self._ending))
+        if not self._ending:
+            return None
+        closed = self._closed = self._loop.create_future()
+        timer = self._loop.call_later(CLOSE_SECONDS, self._give_up)
+        closed.add_done_callback(lambda _: timer.cancel())
+        return closed
+
+    def _give_up(self) -> None:
+        count = sum(self._ending.values())
+        logger.warning("The locks of %d share sessions could not be released before the stop", count)
         for leader in list(self):
             leader.end()
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
 
 
 def _remove(table: dict[K, dict[L, SharePartitionLeader]], outer: K, inner: L) -> None:

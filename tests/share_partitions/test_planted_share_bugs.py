@@ -1,16 +1,9 @@
 """The model of a share partition can fail: each of these deliberately wrong machines must differ from it.
 
-Each planted bug is a likely mistake, made by a change of one or two expressions in the source of a method. A text that
-is no longer there fails the test, so a bug cannot vanish with a rewrite.
+Each planted bug is a likely mistake (testkit/planting.py).
 """
 
 from __future__ import annotations
-
-import inspect
-import sys
-import textwrap
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -21,12 +14,10 @@ from pykbroker.share_partitions.acquisition import Acquisition
 from pykbroker.share_partitions.in_flight import InFlightWindow
 from pykbroker.share_partitions.offset_runs import InFlightBatch
 from pykbroker.share_partitions.share_partition import SharePartition
+from testkit.planting import Edit, plant
 from tests.share_partitions.share_partition_machine import SharePartitionEvents
 
 pytestmark = pytest.mark.slow
-
-#: a method, and what replaces which text in it
-Edit = tuple[Callable[..., Any], str, str]
 
 # ruff: noqa: E501
 BUGS: dict[str, list[Edit]] = {
@@ -95,21 +86,6 @@ BUGS: dict[str, list[Edit]] = {
         (InFlightBatch.give_back, "self._add_deliveries(first, last, -1)", "pass"),
     ],
 }  # fmt: skip
-
-
-def plant(patch: pytest.MonkeyPatch, edits: list[Edit]) -> None:
-    sources: dict[Callable[..., Any], str] = {}
-    for method, old, new in edits:
-        source = sources.get(method) or textwrap.dedent(inspect.getsource(method))
-        assert source.count(old) == 1, f"{old!r} in {method.__qualname__}"
-        sources[method] = source.replace(old, new)
-    for method, source in sources.items():
-        module = sys.modules[method.__module__]
-        defined: dict[str, Any] = {}
-        # All names of the module, and one for a bug.
-        code = compile("from __future__ import annotations\n" + source, method.__qualname__, "exec")
-        exec(code, {**vars(module), "RELEASED": 0}, defined)
-        patch.setattr(getattr(module, method.__qualname__.split(".")[0]), method.__name__, defined[method.__name__])
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -1,0 +1,68 @@
+"""The random events can fail: each of these deliberately wrong leaders must be found (testkit/planting.py)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from pykbroker.share_leaders import fetch_wakes
+from pykbroker.share_leaders.change_turns import ChangeTurns
+from pykbroker.share_leaders.fetch_wakes import FetchWakes
+from pykbroker.share_leaders.leader_table import ShareLeaders
+from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
+from pykbroker.share_partitions import acknowledged_ranges, share_partition
+from testkit.planting import Edit, plant
+from tests.share_leaders.leader_events import LeaderEvents
+
+pytestmark = pytest.mark.slow
+
+# ruff: noqa: E501
+BUGS: dict[str, list[Edit]] = {
+    "answered before persisted": [
+        (SharePartitionLeader._changed, "partial(self._written, change.write, promise)", "partial(self._written, change.write, Promise())); promise.set_result(ErrorCode.NONE"),
+    ],
+    "a write that has failed counts": [
+        (SharePartitionLeader._written, "write, error is ErrorCode.NONE", "write, True"),
+    ],
+    "records are acquired before the start is stored": [
+        (SharePartitionLeader.can_acquire, "self._is_start_stored", "True"),
+        (SharePartitionLeader.acquire, "assert self._is_start_stored", "pass"),
+    ],
+    "a release wakes no fetch": [(SharePartitionLeader._after, "if change.frees:", "if False:")],
+    "a lock that has ended wakes no fetch": [(SharePartitionLeader._expire, "self._wakes.now()", "pass")],
+    "an append wakes no fetch": [(SharePartitionLeader.poke, "self._wakes.now()", "pass")],
+    "a stored start wakes no fetch": [(SharePartitionLeader._start_written, "self._wakes.now()", "pass")],
+    "a leader that has left leaves its fetches waiting": [(SharePartitionLeader._leave, "self._wakes.soon()", "pass")],
+    "the rest of the fetches is not woken": [(FetchWakes._run, "if waking is self._waking and self._turn is None:", "if False:")],
+    "locks do not end": [(SharePartitionLeader.acquire, "self._set_timer()", "pass")],
+    "a later lock does not end": [(SharePartitionLeader._expire, "self._set_timer()", "pass")],
+    "a release overtakes an acknowledgement": [(ChangeTurns.begin, "if self._is_busy:", "if False:")],
+    "a leader goes on in another leader epoch": [(ShareLeaders.on_leadership, "leader.end()", "pass")],
+    "leaders stay without a session": [(ShareLeaders._session_ended, "if not self.sessions.has_group(group):", "if False:")],
+    "a session that ends with its connection releases nothing": [(ShareLeaders.disconnected, "self._end_sessions(self.sessions.disconnected(connection))", "self.sessions.disconnected(connection)")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_events_find_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (share_partition, acknowledged_ranges):
+        monkeypatch.setattr(module, "PER_TURN", 2)
+    monkeypatch.setattr(fetch_wakes, "WAKES_PER_TURN", 1)
+    # After the constants, because a planted method has its own copy of them.
+    plant(monkeypatch, BUGS[bug])
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(
+            LeaderEvents,
+            settings=settings(
+                # Generation depends on the modules that are loaded, so a bug has many chances. The first find ends it.
+                max_examples=400,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                database=None,
+                derandomize=True,
+                phases=[Phase.generate],
+                report_multiple_bugs=False,
+            ),
+        )
