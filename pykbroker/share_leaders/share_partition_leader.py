@@ -297,7 +297,8 @@ class SharePartitionLeader:
         answer: ShareStateAnswer = outcome.result()
         error = error_for_clients(answer.error)
         if error is not ErrorCode.NONE and not self.has_left:
-            logger.warning("%s: a change could not be stored: %s", self, answer.message or answer.error.message)
+            # The persister has a warning for a coordinator that cannot be reached, for all share partitions together.
+            logger.info("%s: a change could not be stored: %s", self, answer.message or answer.error.message)
             if is_fencing(error):
                 self._leave(LeaderState.FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return error
