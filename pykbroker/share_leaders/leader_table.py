@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,6 +24,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
+    from pykbroker.share_partitions.delivery_states import ShareLimits
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,10 @@ class ShareLeaders:
         UNKNOWN_TOPIC_OR_PARTITION then, as in Apache Kafka."""
         return self._by_group.get(group, {}).get((topic_id, index))
 
+    def limits_of(self, group: str) -> ShareLimits:
+        """Return the present limits of a group."""
+        return self._services.config_of(group).limits
+
     def _left(self, leader: SharePartitionLeader) -> None:
         group, topic_id, index = leader.key
         place = (topic_id, index)
@@ -162,16 +167,17 @@ class ShareLeaders:
         """End all sessions and leaders, because share.version has become 0. Locks are released first."""
         self._end_sessions(self.sessions.end_all())
 
-    def close(self) -> Awaitable[None] | None:
-        """End all sessions. Return a future that is done when the releases have their outcome, or after CLOSE_SECONDS,
-        or None if there is nothing to wait for. No request comes any longer. The persister and its connections, and
-        the listener for a share coordinator on this node, close after this."""
+    def close(self) -> asyncio.Future[None]:
+        """End all sessions. Return a future that is done when the releases have their outcome, or after CLOSE_SECONDS.
+        The persister and its connections, and the listener for a share coordinator on this node, close after this."""
         self.turn_off()
-        if not self._ending:
-            return None
-        closed = self._closed = self._loop.create_future()
-        timer = self._loop.call_later(CLOSE_SECONDS, self._give_up)
-        closed.add_done_callback(lambda _: timer.cancel())
+        closed: asyncio.Future[None] = self._loop.create_future()
+        if self._ending:
+            self._closed = closed
+            timer = self._loop.call_later(CLOSE_SECONDS, self._give_up)
+            closed.add_done_callback(lambda _: timer.cancel())
+        else:
+            closed.set_result(None)
         return closed
 
     def _give_up(self) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
     from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
     from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
+    from pykbroker.share_partitions.delivery_states import ShareLimits
     from pykbroker.share_partitions.state_changes import DeliveryWrite, StateChange
     from pykbroker.share_persister.state_operations import ShareStateAnswer, WrittenBatch
 
@@ -187,6 +188,11 @@ class SharePartitionLeader:
         return self._services.config_of(self.key.group_id)
 
     @property
+    def limits(self) -> ShareLimits:
+        """The present limits of the group."""
+        return self._config.limits
+
+    @property
     def read_committed(self) -> bool:
         """True if the group reads committed records only (share.isolation.level)."""
         return self._config.read_committed
@@ -194,15 +200,13 @@ class SharePartitionLeader:
     def can_acquire(self) -> bool:
         """Return True if a fetch may acquire records: the leader is active, the start of the group is stored, and there
         is room for locks."""
-        return (
-            self.state is LeaderState.ACTIVE and self._is_start_stored and self.machine.can_acquire(self._config.limits)
-        )
+        return self.state is LeaderState.ACTIVE and self._is_start_stored and self.machine.can_acquire(self.limits)
 
     def acquire(self, ask: Acquire) -> list[AcquiredRange]:
         """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
         in which the log was read from `next_fetch_offset` on."""
         assert self._is_start_stored
-        found = self.machine.acquire(ask, self._config.limits, self._now_ms())
+        found = self.machine.acquire(ask, self.limits, self._now_ms())
         self._set_timer()
         return found
 
@@ -232,9 +236,7 @@ class SharePartitionLeader:
             promise.set_result(ErrorCode.INVALID_RECORD_STATE)
         else:
             self._changes.begin(
-                lambda: self.machine.acknowledge(
-                    member, ranges, self._config.limits, self._now_ms(), is_renewal=is_renewal
-                ),
+                lambda: self.machine.acknowledge(member, ranges, self.limits, self._now_ms(), is_renewal=is_renewal),
                 partial(self._changed, promise),
             )
         return promise
@@ -245,7 +247,7 @@ class SharePartitionLeader:
         promise = Promise()
         if self.state is LeaderState.ACTIVE:
             self._changes.begin(
-                lambda: self.machine.release(member, self._config.limits, self._now_ms()),
+                lambda: self.machine.release(member, self.limits, self._now_ms()),
                 partial(self._changed, promise),
             )
         else:
@@ -271,7 +273,7 @@ class SharePartitionLeader:
             # The write was sent before. Its outcome counts, although this state no longer does.
             promise.set_result(error)
             return
-        change = self.machine.persisted(write, error is ErrorCode.NONE, self._config.limits, self._now_ms())
+        change = self.machine.persisted(write, error is ErrorCode.NONE, self.limits, self._now_ms())
         self._changes.finish(change, partial(self._settled, promise, error))
 
     def _settled(self, promise: Promise, error: ErrorCode, change: StateChange) -> None:
@@ -322,7 +324,7 @@ class SharePartitionLeader:
 
     def _expire(self) -> None:
         self._timer = None
-        write = self.machine.expire(self._config.limits, self._now_ms())
+        write = self.machine.expire(self.limits, self._now_ms())
         if write is not None:
             self._write(write).add_done_callback(self._take_outcome)
             self._wakes.now()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from pykbroker.share_leaders import leader_table
@@ -118,15 +116,9 @@ def test_switched_off_share_groups_release_and_end_everything(rig: Rig) -> None:
 # -- the stop of a node -----------------------------------------------------------------------------------------------
 
 
-def closing(rig: Rig) -> asyncio.Future[None]:
-    future = rig.leaders.close()
-    assert isinstance(future, asyncio.Future)
-    return future
-
-
 def test_a_stop_waits_until_the_locks_are_released(rig: Rig) -> None:
     rig.keeper.holds = True
-    closed = closing(rig)
+    closed = rig.leaders.close()
     rig.keeper.answer()
     assert not closed.done()
     rig.keeper.answer()
@@ -139,7 +131,7 @@ def test_a_stop_waits_until_the_locks_are_released(rig: Rig) -> None:
 
 def test_a_stop_does_not_wait_for_ever(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.keeper.holds = True
-    closed = closing(rig)
+    closed = rig.leaders.close()
     rig.loop.advance(leader_table.CLOSE_SECONDS - 0.1)
     assert not closed.done()
     rig.loop.advance(0.1)
@@ -151,4 +143,4 @@ def test_a_stop_does_not_wait_for_ever(rig: Rig, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_stop_without_sessions_does_not_wait() -> None:
-    assert Rig().leaders.close() is None
+    assert Rig().leaders.close().done()
