@@ -1,8 +1,9 @@
 """The leaders of share partitions on one broker, and the sessions of members that read them.
 
-Responsible for which leaders exist: one for each group and partition from the first fetch on, as long as this broker
-leads the partition in the same epoch, and as long as the group has a session here. Responsible for what the end of a
-session releases. Not responsible for the leaders' states (share_partition_leader.py), nor for requests (fetches/).
+Responsible for the leaders that exist. There is one for each group and partition from the first fetch on. It ends when
+this broker no longer leads the partition in the same epoch, or when the group has no session here any longer. Also
+responsible for what the end of a session releases. Not responsible for the leaders' states (share_partition_leader.py),
+nor for requests (fetches/).
 
 No sockets: connections are any objects. The metadata comes as calls.
 """

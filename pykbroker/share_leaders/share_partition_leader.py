@@ -62,7 +62,7 @@ class StateKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaderServices:
-    """What all leaders of a broker share."""
+    """The parts of a broker that all its leaders use."""
 
     loop: asyncio.AbstractEventLoop
     keeper: StateKeeper

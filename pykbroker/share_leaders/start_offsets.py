@@ -1,8 +1,8 @@
 """Finds the first offset of a share partition whose group has none yet (share.auto.offset.reset, KIP-932 and KIP-1106).
 
-Responsible for waiting until the log can answer: it may be recovered after an unclean stop, its leader may not know yet
-how much of it is committed, and a search by time may need a device or several turns. As in Apache Kafka, `latest` is
-the high watermark, also for a group that reads committed records.
+Responsible for waiting until the log can answer. After an unclean stop the log is recovered first. A new leader may not
+know yet how much of it is committed. A search by time may need a device or several turns. As in Apache Kafka, `latest`
+is the high watermark, also for a group that reads committed records.
 
 In Apache Kafka 4.3, a load by_duration fails with OFFSET_NOT_AVAILABLE if no record is that new. Here the share
 partition then starts at the high watermark.

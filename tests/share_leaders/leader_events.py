@@ -1,5 +1,5 @@
 """Drives the leaders of one share partition through random events: members, answers of the share coordinator in any
-state, kills, new leader epochs, and time. What the members see has to be what KIP-932 promises.
+state, kills, new leader epochs, and time. The answers to the members must keep the promises of KIP-932.
 
 The share coordinator of the rig holds its answers, so acknowledgements, locks and sessions end while writes are out.
 """
@@ -60,7 +60,7 @@ class Held:
 
 @dataclass
 class View:
-    """What the members know."""
+    """The locks, acknowledgements and deliveries that the members know of."""
 
     held: dict[int, Held] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
@@ -119,7 +119,8 @@ class LeaderEvents(RuleBasedStateMachine):
         """All members wait, and then records come, or one member releases some."""
         for member in MEMBERS:
             self.fetch(member, most, 60, "a load")
-        if self.view.held and data.draw(st.booleans()):
+        is_release = data.draw(st.booleans())
+        if self.view.held and is_release:
             self.acknowledge(data, RELEASE, None, 3, False, "done")
         else:
             self.append(3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from pykbroker.share_leaders.leader_states import LeaderState
@@ -29,11 +27,10 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-def small_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns of two ranges."""
     for module in (share_partition, acknowledged_ranges):
         monkeypatch.setattr(module, "PER_TURN", 2)
-    return
 
 
 def test_it_is_answered_when_it_is_stored(rig: Rig) -> None:

@@ -221,10 +221,11 @@ def test_latest_waits_until_the_leader_knows_what_is_committed() -> None:
     rig.world.change(partition, leader=NODE, isr=[NODE, 2])
     leader = rig.leader()
     rig.loop.settle()
-    assert leader.state is LeaderState.LOADING
+    assert (leader.can_acquire(), leader.has_left) == (False, False)
+    assert rig.keeper.writes == []
     partition.note_fetched(2, 2)
     rig.loop.settle()
-    assert leader.state is LeaderState.ACTIVE
+    assert leader.can_acquire()
     assert rig.stored.start == 2
 
 
