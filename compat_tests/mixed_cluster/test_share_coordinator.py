@@ -1,13 +1,13 @@
-"""The state of share groups moves between Apache Kafka and pykbroker, while Apache Kafka serves the groups.
+"""Share groups and their state move between Apache Kafka and pykbroker, while Apache Kafka leads the consumed topics.
 
-Node 1 is Apache Kafka. It leads the consumed topic and coordinates the groups, so its share-partition leader is the
-client of both coordinators. Node 2 is pykbroker; the controller is pykbroker's, in a process of its own. Snapshots
-come after few updates, and redundant records are deleted each second.
+Node 1 is Apache Kafka. It leads the consumed topics, so its share-partition leader is the client of both share
+coordinators. It coordinates the groups too, except where a test moves them. Node 2 is pykbroker; the controller is
+pykbroker's, in a process of its own. Snapshots come after few updates, and redundant records are deleted each second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,8 +18,14 @@ from compat_tests.mixed_cluster.members import Cluster, Member
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import read_share_group_state as reading
 from pykbroker_wire.messages import read_share_group_state_summary as summing
+from pykbroker_wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.messages.share_group_describe import ShareGroupDescribeRequest
 from pykbroker_wire.primitives import uuid_to_str
 from testkit.nodes.nodes import GROUP, eventually
 from testkit.nodes.wire import GROUP as GROUP_CONFIGS
@@ -298,3 +304,115 @@ def test_the_leader_is_fenced_when_it_moves(cluster: Cluster, partition: SharePa
     after = partition.kept()
     assert after.leader_epoch > before.leader_epoch
     assert after.start > before.start
+
+
+# -- the coordinator of the groups ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def groups_at(cluster: Cluster) -> Iterator[Callable[[int], None]]:
+    """`groups_at(node)` moves the coordinator of all groups. After the test it is Apache Kafka again."""
+    yield lambda node: cluster.move(OFFSETS, node)
+    cluster.move(OFFSETS, KAFKA)
+
+
+def described(cluster: Cluster, node: int, group: str) -> tuple[str, int, list[tuple[str, list[int]]]]:
+    """Return the state, the group epoch, and the id and the partitions of each member."""
+
+    def look() -> Any:
+        with Wire(cluster.address(node)) as wire:
+            (found,) = wire.call(ShareGroupDescribeRequest(group_ids=[group])).groups
+        return None if found.error_code in NOT_YET else found
+
+    found = eventually("the group is described", look)
+    assert found.error_code == ErrorCode.NONE, found
+    members = [
+        (each.member_id, sorted(index for topic in each.assignment.topic_partitions for index in topic.partitions))
+        for each in found.members
+    ]
+    return found.group_state, found.group_epoch, members
+
+
+def test_the_group_coordinator_moves_between_both(
+    cluster: Cluster, partition: SharePartition, groups_at: Callable[[int], None]
+) -> None:
+    """The member goes on in its group, with its partition, and the state of the partition is on either node."""
+    cluster.move(SHARES, KAFKA)
+    partition.consume(10)
+    before = described(cluster, KAFKA, partition.group)
+    assert before[0] == "Stable"
+    for groups, states in ((OURS, KAFKA), (OURS, OURS), (KAFKA, OURS), (OURS, OURS), (KAFKA, KAFKA)):
+        cluster.move(SHARES, states)
+        groups_at(groups)
+        partition.consume(10)
+        assert described(cluster, groups, partition.group) == before
+    assert not cluster.complaints()
+
+
+@pytest.mark.parametrize("states", [OURS, KAFKA], ids=["our state", "Kafka's state"])
+def test_a_group_begins_and_ends_at_our_coordinator(
+    cluster: Cluster, groups_at: Callable[[int], None], states: int
+) -> None:
+    cluster.move(SHARES, states)
+    groups_at(OURS)
+    partition = SharePartition(cluster, f"begins-{states}")
+    try:
+        partition.consume(20)
+        state, _, members = described(cluster, OURS, partition.group)
+        assert (state, [partitions for _, partitions in members]) == ("Stable", [[0]])
+        assert partition.kept().complete == partition.produced
+    finally:
+        partition.close()
+    # The consumer leaves when it closes, and Apache Kafka sees the same group. At first it may describe what was
+    # committed by the high watermark that it had as a follower.
+    assert described(cluster, OURS, partition.group)[0] == "Empty"
+    groups_at(KAFKA)
+    eventually("the group is empty", lambda: described(cluster, KAFKA, partition.group)[0] == "Empty")
+    assert not cluster.complaints()
+
+
+def test_no_record_of_a_new_partition_is_lost(cluster: Cluster, groups_at: Callable[[int], None]) -> None:
+    """A group that starts at `latest` gets the records of a new partition that came before the group knew it. With
+    Apache Kafka 4.3.1 as the coordinator of the group they are never delivered."""
+    cluster.move(SHARES, KAFKA)
+    groups_at(OURS)
+    topic = cluster.create("grows", (KAFKA, OURS))
+    consumer = ShareConsumer({"bootstrap.servers": cluster.address(KAFKA), "group.id": "grows:group", "log_level": 0})
+    consumer.subscribe([topic])
+    taken: dict[int, set[bytes | None]] = {0: set(), 1: set()}
+
+    def poll() -> None:
+        for message in consumer.poll(0.5) or ():
+            assert message.error() is None, message.error()
+            partition = message.partition()
+            assert partition is not None
+            taken[partition].add(message.value())
+
+    try:
+        with Wire(cluster.address(KAFKA)) as wire:
+
+            def has_begun() -> bool:
+                assert wire.produce(topic, batch(b"begin")).error_code == ErrorCode.NONE
+                poll()
+                return bool(taken[0])
+
+            eventually("the group has begun", has_begun)
+            assignments = [CreatePartitionsAssignment(broker_ids=[KAFKA, OURS])]
+            wanted = [CreatePartitionsTopic(name=topic, count=2, assignments=assignments)]
+            (made,) = wire.call(CreatePartitionsRequest(topics=wanted, timeout_ms=30_000)).results
+            assert made.error_code == ErrorCode.NONE, made
+            values = {b"1", b"2", b"3"}
+            for value in sorted(values):
+                eventually(
+                    "the new partition has a leader",
+                    lambda: wire.produce(topic, batch(value), partition=1).error_code == ErrorCode.NONE,  # noqa: B023
+                )
+
+            def has_all() -> bool:
+                poll()
+                return taken[1] == values
+
+            eventually("all records of the new partition are delivered", has_all)
+    finally:
+        consumer.close()
+    assert not cluster.complaints()
