@@ -50,6 +50,7 @@ def test_the_times_of_batches() -> None:
     began_s = machine.loop.now
     later = machine.submit(counted("a"), barrier=False)
     machine.loop.now += 0.004
+    machine.submit(counted("b"), barrier=False)
     machine.loop.settle()
     assert measures.lingers.numbers()["max"] == 4
     assert measures.flushes.total == 1

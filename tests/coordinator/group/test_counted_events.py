@@ -12,7 +12,7 @@ from pykbroker_wire.messages.offset_delete import (
 )
 from tests.coordinator.group.consumers import ConsumerBench
 from tests.coordinator.group.harness import Bench
-from tests.coordinator.group.shares import ShareBench
+from tests.coordinator.group.shares import INTERVAL_MS, ShareBench
 
 
 def delete_offsets(bench: Bench, topic: str, *partitions: int) -> None:
@@ -73,6 +73,29 @@ def test_a_rebalance_of_a_consumer_group_counts_as_in_kafka() -> None:
     assert bench.counts == {CountedEvent.CONSUMER_REBALANCE: 2}
     bench.beat("m2", -1)
     assert bench.counts == {CountedEvent.CONSUMER_REBALANCE: 2}
+
+
+def test_topics_that_a_regular_expression_finds_are_a_rebalance() -> None:
+    bench = ConsumerBench()
+    bench.create("tea")
+    bench.enter("m1", topics=None, regex="t.*")
+    assert not bench.counts, "the expression is resolved after the answer"
+    bench.advance(0)
+    assert (bench.group().epoch, bench.counts) == (2, {CountedEvent.CONSUMER_REBALANCE: 1})
+
+
+def test_an_epoch_for_joins_that_wait_is_a_rebalance() -> None:
+    """The other member gets a target for the epoch of the join, and the partitions that the join waits for come later,
+    so they need one more epoch."""
+    bench = ShareBench()
+    bench.create("t", "u", partitions=1)
+    bench.come("m1", "t")
+    bench.send("m2", topics=["u"])
+    bench.advance(INTERVAL_MS)
+    bench.share_beat("m1", 2)
+    assert (bench.share().epoch, bench.counts) == (3, {CountedEvent.SHARE_REBALANCE: 2})
+    bench.initialize()
+    assert (bench.share().epoch, bench.counts) == (4, {CountedEvent.SHARE_REBALANCE: 3})
 
 
 def test_a_rebalance_of_a_share_group_counts_as_in_kafka() -> None:
