@@ -72,8 +72,9 @@ class View:
 class LeaderEvents(RuleBasedStateMachine):
     """`view` is the specification."""
 
-    @initialize(reset=st.sampled_from(["latest", "earliest"]), before=st.integers(0, 4))
-    def begin(self, reset: str, before: int) -> None:
+    @initialize(reset=st.sampled_from(["latest", "earliest"]), before=st.integers(0, 4), waits=st.booleans())
+    def begin(self, reset: str, before: int, waits: bool) -> None:
+        """`waits`: a member fetches before the group has a start, and records come."""
         self.rig = Rig(auto_offset_reset=reset, record_lock_duration_ms=str(LOCK_MS), delivery_count_limit="10")
         self.loop = self.rig.loop
         self.keeper = self.rig.keeper
@@ -85,6 +86,9 @@ class LeaderEvents(RuleBasedStateMachine):
         self.first_start: int | None = None
         for _ in range(before):
             self.rig.append(2)
+        if waits:
+            self.fetch("m1", 100, 60, "nothing")
+            self.append(1)
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def test_the_events_find_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
             LeaderEvents,
             settings=settings(
                 # Generation depends on the modules that are loaded, so a bug has many chances. The first find ends it.
-                max_examples=400,
+                max_examples=1_500,
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
