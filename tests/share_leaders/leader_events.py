@@ -37,6 +37,8 @@ class Sent:
     result: Result
     #: True if the member held all these records when it sent the request
     is_rightful: bool
+    #: the time of the request in ms
+    sent_at_ms: int
     #: the time until which it must not be refused, in ms; 0 if another request about these records is under way
     certain_until_ms: int
 
@@ -172,7 +174,7 @@ class LeaderEvents(RuleBasedStateMachine):
         certain_until_ms = min(self.view.held[at].deadline_ms for at in offsets) if is_rightful and is_alone else 0
         ranges = [Acknowledged(at, at, [kind]) for at in offsets]
         result = Result(leader.acknowledge(member, ranges, is_renewal=kind == RENEW))
-        self.sent.append(Sent(member, leader, offsets, kind, result, is_rightful, certain_until_ms))
+        self.sent.append(Sent(member, leader, offsets, kind, result, is_rightful, now_ms, certain_until_ms))
         if leaves:
             self._leave(member, False)
         for _ in range(turns):
@@ -290,7 +292,7 @@ class LeaderEvents(RuleBasedStateMachine):
                 if each.kind == RENEW:
                     lock = self.view.held.get(at)
                     if lock is not None and lock.leader is each.leader and lock.member == each.member:
-                        lock.deadline_ms = self._now_ms() + LOCK_MS
+                        lock.deadline_ms = each.sent_at_ms + LOCK_MS
                     continue
                 if each.kind in (ACCEPT, REJECT):
                     state = ACKNOWLEDGED if each.kind == ACCEPT else ARCHIVED
