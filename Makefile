@@ -314,7 +314,7 @@ generate: say-generate $(VENV)/.install
 	$(BIN)/python -m bench.report
 
 # make schemas KAFKA=4.4.0: wire/schemas again, from the jars of that release that hold message definitions.
-KAFKA ?= 4.3.1
+KAFKA ?= 4.4.0
 schemas: say-schemas system $(VENV)/.install
 	$(BIN)/python wire/generate schemas --kafka $(KAFKA)
 

@@ -15,14 +15,14 @@ from generate.schema import Field
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
 from testkit import needs
 from testkit.messages.catalogue import Entry
-from testkit.oracle.kafka import kafka_libs
+from testkit.oracle.kafka import NEWEST, kafka_libs
 
 SOURCE = Path(__file__).with_name("java") / "Judge.java"
 
 
 class Judge:
     def __init__(self, folder: Path) -> None:
-        libs = kafka_libs()
+        libs = kafka_libs(NEWEST)
         classpath = f"{folder}:{libs}/*"
         subprocess.run(
             [needs.program("javac"), "-cp", classpath, "-d", str(folder), str(SOURCE)],

@@ -46,7 +46,7 @@ def lines_of(log: Path) -> list[Line]:
 
 def use(wire: Wire) -> None:
     """Send one request of each kind, on one connection, so that both kinds of nodes get the same frames."""
-    wire.call(ApiVersionsRequest(client_software_name="request-log", client_software_version="1"))
+    wire.call(ApiVersionsRequest(client_software_name="request-log", client_software_version="1"), 4)
     wire.call(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]), 7)
     wire.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
     configs = [

@@ -7,8 +7,10 @@ Kafka also writes the bytes again that it reads, and these are compared.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +52,7 @@ def mismatch(judge: Judge, item: Entry, version: int, message: TopLevel) -> str:
 
 def test_every_field_set(judge: Judge) -> None:
     checked = list(cases())
-    assert len(checked) == 728
+    assert len(checked) == 744
     found = [mismatch(judge, item, version, make(item, version, "full")) for item, version in checked]
     assert [line for line in found if line] == []
 
@@ -106,6 +108,16 @@ def attempt(item: Entry, version: int, data: bytes) -> tuple[TopLevel | None, in
     return message, pos, ""
 
 
+def one_replacement(value: Any) -> Any:
+    """Return the JSON with one replacement character for several, because Java and Python decode some damaged texts to
+    different numbers of them."""
+    if isinstance(value, str):
+        return re.sub("\ufffd+", "\ufffd", value)
+    if isinstance(value, list):
+        return [one_replacement(each) for each in value]
+    return {key: one_replacement(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
 def test_broken_bytes_get_the_same_verdict(judge: Judge) -> None:
     """Both read the bytes with the same result, or both refuse them. If we are stricter, the reason is one of two."""
     rng = random.Random(SEED)
@@ -123,7 +135,8 @@ def test_broken_bytes_get_the_same_verdict(judge: Judge) -> None:
             else:
                 # Kafka keeps tagged fields that it does not know; its JSON leaves them out.
                 assert not again.startswith("!"), (item, version, data.hex(), again)
-                assert json == to_json(item, message, version, records=False), (item, version, data.hex())
+                ours = to_json(item, message, version, records=False)
+                assert one_replacement(json) == one_replacement(ours), (item, version, data.hex())
                 read += 1
     assert min(read, refused) > 1_000
 

@@ -14,9 +14,11 @@ import pytest
 from generate import convert, project
 from generate.__main__ import main
 from generate.schema import Field, Message
+from pykbroker.api.reference import earlier_versions
+from pykbroker_wire.apis import APIS
 from testkit import needs
 from testkit.messages.catalogue import WIRE, schemas
-from testkit.oracle.kafka import KAFKA, kafka_libs
+from testkit.oracle.kafka import KAFKA, NEWEST, kafka_libs
 
 ZERO = {"bool": "false", "string": "", "bytes": "", "records": "null", "uuid": ""}
 
@@ -96,8 +98,8 @@ def message_differences(home: str, theirs: dict[str, Any], ours: Message) -> Ite
 
 
 def test_every_message_field_and_fact() -> None:
-    definitions = convert.definitions(kafka_libs())
-    assert len(definitions) == 280
+    definitions = convert.definitions(kafka_libs(NEWEST))
+    assert len(definitions) == 286
     ours = {message.name: message for message in schemas()}
     assert sorted(definitions) == sorted(ours)
     found = [line for name, (home, raw) in definitions.items() for line in message_differences(home, raw, ours[name])]
@@ -105,32 +107,47 @@ def test_every_message_field_and_fact() -> None:
 
 
 def test_the_schemas_say_which_kafka_they_are_of() -> None:
-    assert (WIRE / "schemas" / "KAFKA").read_text().strip() == KAFKA
+    assert (WIRE / "schemas" / "KAFKA").read_text().strip() == NEWEST
 
 
 def test_converting_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--check", "schemas", "--libs", str(kafka_libs())]) == 0, capsys.readouterr()
+    assert main(["--check", "schemas", "--libs", str(kafka_libs(NEWEST))]) == 0, capsys.readouterr()
 
 
-def test_schemas_made_from_the_jars_of_4_3_1_are_the_repositorys() -> None:
+def test_schemas_made_from_the_jars_of_the_newest_release_are_the_repositorys() -> None:
     """The command is that of `make schemas`, jars included."""
-    command = [sys.executable, str(WIRE / "generate"), "--check", "schemas", "--kafka", KAFKA]
+    command = [sys.executable, str(WIRE / "generate"), "--check", "schemas", "--kafka", NEWEST]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
-    """The kafka-tools of 4.4.0 did not resolve when this was written, but its definitions do."""
-    made = project.schema_files(convert.convert(convert.resolve("4.4.0", needs.CACHE)), "4.4.0")
+def test_an_earlier_release_gives_schemas(tmp_path: Path) -> None:
+    """Only the jars with message definitions are resolved."""
+    made = project.schema_files(convert.convert(convert.resolve(KAFKA, needs.CACHE)), KAFKA)
     assert project.write(tmp_path, made, set(), check=False)
     release = project.load(tmp_path)
-    assert {message.name for message in schemas()} < {message.name for message in release}
+    assert {message.name for message in schemas()} > {message.name for message in release}
     assert "apis.py" in project.generated_files(release)
+
+
+def latest_if_unstable(raw: dict[str, Any]) -> set[int]:
+    """Return the latest version if brokers do not advertise it."""
+    return {max(versions(raw["validVersions"]))} if raw.get("latestVersionUnstable") else set()
+
+
+def test_the_page_of_apis_says_the_versions_of_the_earlier_release() -> None:
+    earlier = {
+        int(raw["apiKey"]): versions(raw["validVersions"]) - latest_if_unstable(raw)
+        for _, raw in convert.definitions(kafka_libs(KAFKA)).values()
+        if raw["type"] == "request" and raw["validVersions"] != "none"
+    }
+    found = {int(key): earlier_versions(key) for key in APIS}
+    assert {key: set(range(low, high + 1)) for key, (low, high) in found.items() if high >= 0} == earlier
 
 
 def test_a_difference_would_be_found() -> None:
     """Test the comparison itself, with one fact changed at a time."""
-    home, raw = convert.definitions(kafka_libs())["MetadataRequest"]
+    home, raw = convert.definitions(kafka_libs(NEWEST))["MetadataRequest"]
     ours = convert.message_from_json(raw, home)
     assert list(message_differences(home, raw, ours)) == []
     ours.fields[0].nullable = ours.fields[0].versions

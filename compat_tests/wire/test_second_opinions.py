@@ -46,6 +46,9 @@ def kio_modules() -> Iterator[tuple[Entry, int, Any]]:
         yield item, version, getattr(module, item.message.name)
 
 
+RENAMED = "StreamsGroupHeartbeatResponse.acceptable_recovery_lag:"
+
+
 def test_kio_reads_and_writes_the_same_bytes() -> None:
     serial = pytest.importorskip("kio.serial")
     found = list(kio_modules())
@@ -56,7 +59,9 @@ def test_kio_reads_and_writes_the_same_bytes() -> None:
             data = message.encode_bytes(version)
             theirs, size = serial.entity_reader(cls)(memoryview(data), 0)
             assert size == len(data), (item, version, style)
-            assert list(plain(message, theirs, repr(item))) == [], (version, style)
+            # kio has the names of an earlier release.
+            different = [line for line in plain(message, theirs, repr(item)) if not line.startswith(RENAMED)]
+            assert different == [], (version, style)
 
 
 def kafka_python_classes() -> dict[str, Any]:

@@ -29,7 +29,9 @@ from testkit.kept import kept
 from testkit.ports import steady_port
 
 KAFKA = "4.3.1"
-POM = Path(__file__).with_name("pom.xml")
+#: The newest release, whose messages and APIs pykbroker has: the second judge.
+NEWEST = "4.4.0"
+POMS = {KAFKA: Path(__file__).with_name("pom.xml"), NEWEST: Path(__file__).with_name("newest.xml")}
 BROKER = "kafka.Kafka"
 
 # A JVM that lives for a second or two gains nothing from the optimising compiler or a parallel collector, and both
@@ -57,7 +59,8 @@ def kafka_libs(version: str = KAFKA) -> Path:
     Maven."""
     folder = needs.CACHE / f"kafka-{version}"
     libs, origin = folder / "libs", folder / "resolved-from"
-    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
+    pom = POMS[version]
+    wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
     if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
         return libs
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +69,7 @@ def kafka_libs(version: str = KAFKA) -> Path:
         if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
             return libs
         fresh = folder / "libs.new"
-        _copy_dependencies(POM, version, fresh)
+        _copy_dependencies(pom, version, fresh)
         shutil.rmtree(libs, ignore_errors=True)
         fresh.rename(libs)
         origin.write_text(wanted + "\n")
@@ -105,16 +108,17 @@ def java_command(
     jvm: Sequence[str] = TOOL_JVM,
     extra_classpath: Sequence[Path] = (),
     sharing: Sequence[str] | None = None,
+    version: str = KAFKA,
 ) -> list[str]:
     """Return the start of a command line that runs one of Kafka's main classes, or one in `extra_classpath`."""
     # Apache Kafka's jars come first, because an archive of classes can only be used if the class path begins as when it
     # was made.
-    classpath = os.pathsep.join([f"{kafka_libs()}/*", *map(str, extra_classpath)])
+    classpath = os.pathsep.join([f"{kafka_libs(version)}/*", *map(str, extra_classpath)])
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xlog:disable"]
     return [
         needs.java(),
         *jvm,
-        *(_shared_classes(main) if sharing is None else sharing),
+        *(_shared_classes(main, version) if sharing is None else sharing),
         *quiet,
         "-cp",
         classpath,
@@ -122,27 +126,27 @@ def java_command(
     ]
 
 
-def broker_command(jvm: Sequence[str] = BROKER_JVM) -> list[str]:
+def broker_command(jvm: Sequence[str] = BROKER_JVM, version: str = KAFKA) -> list[str]:
     """Return the start of the command line of a broker or controller; the file of its properties comes last."""
-    archive = _archive("broker")
+    archive = _archive("broker", version)
     if not archive.exists():
-        _make_broker_archive(archive)
-    return java_command(BROKER, jvm=jvm)
+        _make_broker_archive(archive, version)
+    return java_command(BROKER, jvm=jvm, version=version)
 
 
-def _archive(name: str) -> Path:
+def _archive(name: str, version: str) -> Path:
     """Return the archive of the classes that such a JVM loads, with which each later start takes 40 % less CPU. A JVM
     that cannot use the archive ignores it. The first tool that connects to a broker makes that of the tools."""
-    return kafka_libs().parent / f"{name}.jsa"
+    return kafka_libs(version).parent / f"{name}.jsa"
 
 
-def _shared_classes(main: str) -> list[str]:
+def _shared_classes(main: str, version: str) -> list[str]:
     # The broker's own tools, which format and read its files, load its classes.
-    archive = _archive("broker" if main.startswith("kafka.") else "tools")
+    archive = _archive("broker" if main.startswith("kafka.") else "tools", version)
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
 
-def _make_broker_archive(archive: Path) -> None:
+def _make_broker_archive(archive: Path, version: str) -> None:
     """Make the archive with a broker that starts, does a little and stops. Starts during this time have no archive."""
     with archive.with_suffix(".lock").open("w") as lock:
         try:
@@ -152,7 +156,7 @@ def _make_broker_archive(archive: Path) -> None:
         if archive.exists():
             return
         fresh = archive.with_suffix(f".{os.getpid()}")
-        with ApacheKafka(sharing=[f"-XX:ArchiveClassesAtExit={fresh}"]) as kafka:
+        with ApacheKafka(sharing=[f"-XX:ArchiveClassesAtExit={fresh}"], version=version) as kafka:
             asked = ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", "made"]
             run_tool("org.apache.kafka.tools.TopicCommand", asked)
             kafka.stop()
@@ -160,15 +164,21 @@ def _make_broker_archive(archive: Path) -> None:
 
 
 def run_tool(
-    main: str, args: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 60, check: bool = True
+    main: str,
+    args: Sequence[str],
+    *,
+    stdin: str | bytes | None = None,
+    timeout: float = 60,
+    check: bool = True,
+    version: str = KAFKA,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end; its output is text. With `check`, a failing tool fails the test."""
-    archive = _archive("tools")
+    archive = _archive("tools", version)
     fresh = archive.with_suffix(f".{os.getpid()}")
     making = not archive.exists() and "--bootstrap-server" in args
     sharing = [f"-XX:ArchiveClassesAtExit={fresh}"] if making else None
     done = subprocess.run(
-        [*java_command(main, sharing=sharing), *args],
+        [*java_command(main, sharing=sharing, version=version), *args],
         input=stdin.encode() if isinstance(stdin, str) else (stdin if stdin is not None else b""),
         capture_output=True,
         timeout=timeout,
@@ -200,6 +210,7 @@ class ApacheKafka:
         port: int | None = None,
         format_args: Sequence[str] = (),
         sharing: Sequence[str] | None = None,
+        version: str = KAFKA,
     ) -> None:
         """`sharing`: options of the JVM instead of the archive of classes that brokers share."""
         self._home = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
@@ -208,6 +219,7 @@ class ApacheKafka:
         self._config = dict(config or {})
         self._format_args = list(format_args)
         self._sharing = sharing
+        self._version = version
         self._process: subprocess.Popen[bytes] | None = None
         self.port = steady_port() if port is None else port
         self.controller_port = self.port + 1
@@ -232,13 +244,16 @@ class ApacheKafka:
             run_tool(
                 "kafka.tools.StorageTool",
                 ["format", f"--cluster-id={cluster_id}", "-c", str(properties), "--standalone", *self._format_args],
+                version=self._version,
             )
         before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
             jvm = [*BROKER_JVM, *info]
             command = (
-                broker_command(jvm) if self._sharing is None else java_command(BROKER, jvm=jvm, sharing=self._sharing)
+                broker_command(jvm, self._version)
+                if self._sharing is None
+                else java_command(BROKER, jvm=jvm, sharing=self._sharing, version=self._version)
             )
             self._process = subprocess.Popen(
                 [*command, str(properties)],

@@ -76,8 +76,8 @@ def test_names_are_snake_case_by_kafkas_rule() -> None:
 
 
 def test_every_api_is_in_the_table() -> None:
-    assert sorted(ApiKey) == list(range(93))
-    assert sorted(APIS) == [key for key in range(93) if key not in (4, 5, 6, 7)]
+    assert sorted(ApiKey) == list(range(95))
+    assert sorted(APIS) == [key for key in range(95) if key not in (4, 5, 6, 7)]
     for key, api in APIS.items():
         for cls in (api.request, api.response):
             assert key == cls.API_KEY

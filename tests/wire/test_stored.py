@@ -130,5 +130,5 @@ def test_errors_carry_code_and_words() -> None:
     assert str(KafkaError(ErrorCode.INVALID_REQUEST, "no")) == "INVALID_REQUEST: no"
     assert ErrorCode.NOT_CONTROLLER.retriable
     assert not ErrorCode.INVALID_REQUEST.retriable
-    assert len(ErrorCode) == 135
+    assert len(ErrorCode) == 138
     assert all(code.message for code in ErrorCode if code)

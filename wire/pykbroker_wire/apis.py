@@ -107,6 +107,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 class Api:
@@ -189,7 +191,7 @@ APIS: Final[dict[int, Api]] = {
         Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", "describe_groups", (0, 6, 6), 5, _BROKER),
         Api(ApiKey.LIST_GROUPS, "ListGroups", "list_groups", (0, 5, 5), 3, _BROKER),
         Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", "sasl_handshake", (0, 1, 1), NEVER, _BROKER_CONTROLLER),
-        Api(ApiKey.API_VERSIONS, "ApiVersions", "api_versions", (0, 4, 4), 3, _BROKER_CONTROLLER),
+        Api(ApiKey.API_VERSIONS, "ApiVersions", "api_versions", (0, 5, 5), 3, _BROKER_CONTROLLER),
         Api(ApiKey.CREATE_TOPICS, "CreateTopics", "create_topics", (2, 7, 7), 5, _BROKER_CONTROLLER),
         Api(ApiKey.DELETE_TOPICS, "DeleteTopics", "delete_topics", (1, 6, 6), 4, _BROKER_CONTROLLER),
         Api(ApiKey.DELETE_RECORDS, "DeleteRecords", "delete_records", (0, 2, 2), 2, _BROKER),
@@ -199,7 +201,7 @@ APIS: Final[dict[int, Api]] = {
         Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4, 4), 3, _BROKER),
         Api(ApiKey.END_TXN, "EndTxn", "end_txn", (0, 5, 5), 3, _BROKER),
         Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "write_txn_markers", (1, 2, 2), 1, _BROKER),
-        Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", "txn_offset_commit", (0, 5, 5), 3, _BROKER),
+        Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", "txn_offset_commit", (0, 6, 6), 3, _BROKER),
         Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", "describe_acls", (1, 3, 3), 2, _BROKER_CONTROLLER),
         Api(ApiKey.CREATE_ACLS, "CreateAcls", "create_acls", (1, 3, 3), 2, _BROKER_CONTROLLER),
         Api(ApiKey.DELETE_ACLS, "DeleteAcls", "delete_acls", (1, 3, 3), 2, _BROKER_CONTROLLER),
@@ -241,7 +243,7 @@ APIS: Final[dict[int, Api]] = {
             2,
             _BROKER_CONTROLLER,
         ),
-        Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "delete_groups", (0, 2, 2), 2, _BROKER),
+        Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "delete_groups", (0, 3, 3), 2, _BROKER),
         Api(ApiKey.ELECT_LEADERS, "ElectLeaders", "elect_leaders", (0, 2, 2), 2, _BROKER_CONTROLLER),
         Api(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -378,8 +380,8 @@ APIS: Final[dict[int, Api]] = {
             0,
             _BROKER,
         ),
-        Api(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", "streams_group_heartbeat", (0, 0, 0), 0, _BROKER),
-        Api(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", "streams_group_describe", (0, 0, 0), 0, _BROKER),
+        Api(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", "streams_group_heartbeat", (0, 1, 1), 0, _BROKER),
+        Api(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", "streams_group_describe", (0, 1, 1), 0, _BROKER),
         Api(
             ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
             "DescribeShareGroupOffsets",
@@ -403,6 +405,22 @@ APIS: Final[dict[int, Api]] = {
             (0, 0, 0),
             0,
             _BROKER,
+        ),
+        Api(
+            ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+            "StreamsGroupTopologyDescriptionUpdate",
+            "streams_group_topology_description_update",
+            (0, 0, 0),
+            0,
+            _BROKER,
+        ),
+        Api(
+            ApiKey.UNREGISTER_CONTROLLER,
+            "UnregisterController",
+            "unregister_controller",
+            (0, 0, 0),
+            0,
+            _BROKER_CONTROLLER,
         ),
     )
 }

@@ -150,6 +150,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod
     def received(cls, number: int) -> ErrorCode:
@@ -350,7 +353,7 @@ _MESSAGES: Final = {
     ErrorCode.INVALID_RECORD_STATE: "The state of the record does not allow the acknowledgement.",
     ErrorCode.SHARE_SESSION_NOT_FOUND: "There is no such share session.",
     ErrorCode.INVALID_SHARE_SESSION_EPOCH: "The epoch in the request is not the one that the share session expects.",
-    ErrorCode.FENCED_STATE_EPOCH: "The state epoch of the share group is outdated.",
+    ErrorCode.FENCED_STATE_EPOCH: "The state epoch in the request is not the one that the coordinator has.",
     ErrorCode.INVALID_VOTER_KEY: "The voter id and directory id in the request are not those of the voter.",
     ErrorCode.DUPLICATE_VOTER: "The voter is in the set already.",
     ErrorCode.VOTER_NOT_FOUND: "The voter is not in the set.",
@@ -360,4 +363,7 @@ _MESSAGES: Final = {
     ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH: "The topology epoch is not valid.",
     ErrorCode.STREAMS_TOPOLOGY_FENCED: "The topology epoch is older than the group's.",
     ErrorCode.SHARE_SESSION_LIMIT_REACHED: "No further share session can be opened.",
+    ErrorCode.GROUP_DELETION_FAILED: "The group could not be deleted completely; its error message has the reason.",
+    ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: "The description of the topology could not be stored.",
+    ErrorCode.CONTROLLER_ID_NOT_REGISTERED: "No controller of this id is registered.",
 }

@@ -11,6 +11,12 @@ from typing import Final
 # Module and class -> its fields: name in JSON, attribute, type where it is converted, first and last
 # version, first and last version in which it is a tagged field.
 STORED_FIELDS: Final[dict[str, tuple[tuple[str, str, str, int, int, int, int], ...]]] = {
+    "aborted_txn.AbortedTxn": (
+        ("producerId", "producer_id", "", 0, 32767, 0, -1),
+        ("firstOffset", "first_offset", "", 0, 32767, 0, -1),
+        ("lastOffset", "last_offset", "", 0, 32767, 0, -1),
+        ("lastStableOffset", "last_stable_offset", "", 0, 32767, 0, -1),
+    ),
     "consumer_protocol.ConsumerProtocolAssignment": (
         ("assignedPartitions", "assigned_partitions", "", 0, 32767, 0, -1),
         ("userData", "user_data", "bytes", 0, 32767, 0, -1),
@@ -315,6 +321,8 @@ STORED_FIELDS: Final[dict[str, tuple[tuple[str, str, str, int, int, int, int], .
         ("metadataHash", "metadata_hash", "", 0, 32767, 0, -1),
         ("validatedTopologyEpoch", "validated_topology_epoch", "", 0, 32767, 0, 32767),
         ("lastAssignmentConfigs", "last_assignment_configs", "", 0, 32767, 0, 32767),
+        ("storedDescriptionTopologyEpoch", "stored_description_topology_epoch", "", 0, 32767, 0, 32767),
+        ("failedDescriptionTopologyEpoch", "failed_description_topology_epoch", "", 0, 32767, 0, 32767),
     ),
     "streams_group_metadata.LastAssignmentConfig": (
         ("key", "key", "", 0, 32767, 0, -1),
@@ -518,6 +526,9 @@ STORED_FIELDS: Final[dict[str, tuple[tuple[str, str, str, int, int, int, int], .
     "unregister_broker_record.UnregisterBrokerRecord": (
         ("brokerId", "broker_id", "", 0, 32767, 0, -1),
         ("brokerEpoch", "broker_epoch", "", 0, 32767, 0, -1),
+    ),
+    "unregister_controller_record.UnregisterControllerRecord": (
+        ("controllerId", "controller_id", "", 0, 32767, 0, -1),
     ),
     "user_scram_credential_record.UserScramCredentialRecord": (
         ("name", "name", "", 0, 32767, 0, -1),

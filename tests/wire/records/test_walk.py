@@ -60,6 +60,12 @@ def encode(records: list[Any], first: int = 0) -> bytes:
     return b"".join(encode_record(first + n, ts, key, value, h) for n, (ts, key, value, h) in enumerate(records))
 
 
+def size_of(number: int, one: Any) -> int:
+    """Return the number of bytes after the length of a record."""
+    whole = encode([one], number)
+    return next(size for size in range(len(whole)) if len(varint(size)) + size == len(whole))
+
+
 def facts(records: list[Any], end: int) -> Walked:
     times = [ts for ts, *_ in records]
     keyless = sum(key is None for _, key, _, _ in records)
@@ -134,6 +140,10 @@ def test_chunks(records: list[Any], source: st.DataObject) -> None:
     assert walk_stream(chunks, len(records))[1:] == facts(records, 0)[1:]
     anything = RecordRules(0, 0, MAX_INT64, MAX_INT64, keyed=False, timed=False)
     assert examine_stream(chunks, len(records), anything, 1) == (max(ts for ts, *_ in records), [])
+    most = max(size_of(number, one) for number, one in enumerate(records))
+    assert walk_stream(chunks, len(records), most)[1] == len(records)
+    with pytest.raises(InvalidRecord, match="more bytes"):
+        walk_stream(chunks, len(records), most - 1)
     for wrong in (len(records) - 1, len(records) + 1):
         with pytest.raises(InvalidRecord):
             walk_stream(chunks, wrong)

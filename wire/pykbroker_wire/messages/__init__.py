@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pykbroker_wire.primitives import TopLevel
 
 if TYPE_CHECKING:
+    from pykbroker_wire.messages.aborted_txn import (
+        AbortedTxn as AbortedTxn,
+    )
     from pykbroker_wire.messages.add_offsets_to_txn import (
         AddOffsetsToTxnRequest as AddOffsetsToTxnRequest,
     )
@@ -531,6 +534,12 @@ if TYPE_CHECKING:
     from pykbroker_wire.messages.streams_group_heartbeat import (
         StreamsGroupHeartbeatResponse as StreamsGroupHeartbeatResponse,
     )
+    from pykbroker_wire.messages.streams_group_topology_description_update import (
+        StreamsGroupTopologyDescriptionUpdateRequest as StreamsGroupTopologyDescriptionUpdateRequest,
+    )
+    from pykbroker_wire.messages.streams_group_topology_description_update import (
+        StreamsGroupTopologyDescriptionUpdateResponse as StreamsGroupTopologyDescriptionUpdateResponse,
+    )
     from pykbroker_wire.messages.sync_group import (
         SyncGroupRequest as SyncGroupRequest,
     )
@@ -548,6 +557,12 @@ if TYPE_CHECKING:
     )
     from pykbroker_wire.messages.unregister_broker import (
         UnregisterBrokerResponse as UnregisterBrokerResponse,
+    )
+    from pykbroker_wire.messages.unregister_controller import (
+        UnregisterControllerRequest as UnregisterControllerRequest,
+    )
+    from pykbroker_wire.messages.unregister_controller import (
+        UnregisterControllerResponse as UnregisterControllerResponse,
     )
     from pykbroker_wire.messages.update_features import (
         UpdateFeaturesRequest as UpdateFeaturesRequest,
@@ -585,6 +600,7 @@ if TYPE_CHECKING:
 
 # Class -> module.
 _MODULES = {
+    "AbortedTxn": "aborted_txn",
     "AddOffsetsToTxnRequest": "add_offsets_to_txn",
     "AddOffsetsToTxnResponse": "add_offsets_to_txn",
     "AddPartitionsToTxnRequest": "add_partitions_to_txn",
@@ -758,12 +774,16 @@ _MODULES = {
     "StreamsGroupDescribeResponse": "streams_group_describe",
     "StreamsGroupHeartbeatRequest": "streams_group_heartbeat",
     "StreamsGroupHeartbeatResponse": "streams_group_heartbeat",
+    "StreamsGroupTopologyDescriptionUpdateRequest": "streams_group_topology_description_update",
+    "StreamsGroupTopologyDescriptionUpdateResponse": "streams_group_topology_description_update",
     "SyncGroupRequest": "sync_group",
     "SyncGroupResponse": "sync_group",
     "TxnOffsetCommitRequest": "txn_offset_commit",
     "TxnOffsetCommitResponse": "txn_offset_commit",
     "UnregisterBrokerRequest": "unregister_broker",
     "UnregisterBrokerResponse": "unregister_broker",
+    "UnregisterControllerRequest": "unregister_controller",
+    "UnregisterControllerResponse": "unregister_controller",
     "UpdateFeaturesRequest": "update_features",
     "UpdateFeaturesResponse": "update_features",
     "UpdateRaftVoterRequest": "update_raft_voter",

@@ -26,6 +26,7 @@ from pykbroker_wire.primitives import (
     compact,
     compact_string,
     long_array,
+    long_nullable_string,
     long_string,
     new,
     no_version,
@@ -59,24 +60,28 @@ _pack_q = Struct(">q").pack
 class ApiVersionsRequest(TopLevel):
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
-    LATEST_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
+    LATEST_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
 
-    __slots__ = ("client_software_name", "client_software_version")
+    __slots__ = ("client_software_name", "client_software_version", "cluster_id", "node_id")
 
     def __init__(
         self,
         *,
         client_software_name: str = "",
         client_software_version: str = "",
+        cluster_id: str | None = None,
+        node_id: int = -1,
     ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ApiVersionsRequest, int]:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise bad_version("ApiVersionsRequest", version)
         try:
             if version >= 3:
@@ -90,7 +95,7 @@ class ApiVersionsRequest(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise no_version("ApiVersionsRequest", version)
         parts: list[Buffer] = []
         try:
@@ -106,8 +111,8 @@ class ApiVersionsRequest(TopLevel):
 class ApiVersionsResponse(TopLevel):
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
-    LATEST_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
+    LATEST_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     __slots__ = (
@@ -141,7 +146,7 @@ class ApiVersionsResponse(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ApiVersionsResponse, int]:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise bad_version("ApiVersionsResponse", version)
         try:
             if version >= 3:
@@ -155,7 +160,7 @@ class ApiVersionsResponse(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 4:
+        if not 0 <= version <= 5:
             raise no_version("ApiVersionsResponse", version)
         parts: list[Buffer] = []
         try:
@@ -217,6 +222,8 @@ def _read_ApiVersionsRequest_classic(buf: Buffer, pos: int, version: int) -> tup
     self = new(ApiVersionsRequest)
     self.client_software_name = ""
     self.client_software_version = ""
+    self.cluster_id = None
+    self.node_id = -1
     return self, pos
 
 
@@ -236,6 +243,17 @@ def _read_ApiVersionsRequest_flexible(buf: Buffer, pos: int, version: int) -> tu
         n, pos = long_string(buf, pos)
     self.client_software_version = str(buf[pos + 1 : pos + n], "utf-8", "replace")
     pos += n
+    if version >= 5:
+        n = buf[pos]
+        if n > 127:
+            n, pos = long_nullable_string(buf, pos)
+        self.cluster_id = str(buf[pos + 1 : pos + n], "utf-8", "replace") if n else None
+        pos += n or 1
+        (self.node_id,) = _unpack_i(buf, pos)
+        pos += 4
+    else:
+        self.cluster_id = None
+        self.node_id = -1
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
 
@@ -249,6 +267,15 @@ def _write_ApiVersionsRequest_flexible(m: ApiVersionsRequest, write: Write, vers
     size = len(text)
     write(COMPACT[size] if size < 127 else compact_string(size))
     write(text)
+    if version >= 5:
+        if m.cluster_id is None:
+            write(ZERO)
+        else:
+            text = m.cluster_id.encode()
+            size = len(text)
+            write(COMPACT[size] if size < 127 else compact_string(size))
+            write(text)
+        write(_pack_i(m.node_id))
     write(ZERO)
 
 

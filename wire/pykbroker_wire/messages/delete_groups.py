@@ -25,6 +25,7 @@ from pykbroker_wire.primitives import (
     compact,
     compact_string,
     long_array,
+    long_nullable_string,
     long_string,
     new,
     no_version,
@@ -36,20 +37,18 @@ from pykbroker_wire.primitives import (
 )
 
 _unpack_h = Struct(">h").unpack_from
-_unpack_hB = Struct(">hB").unpack_from
 _unpack_i = Struct(">i").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
 _unpack_ii = Struct(">ii").unpack_from
 _pack_h = Struct(">h").pack
-_pack_hx = Struct(">hx").pack
 _pack_i = Struct(">i").pack
 
 
 class DeleteGroupsRequest(TopLevel):
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 2
-    LATEST_VERSION: ClassVar[int] = 2
+    MAX_VERSION: ClassVar[int] = 3
+    LATEST_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
 
     __slots__ = ("groups_names",)
@@ -63,7 +62,7 @@ class DeleteGroupsRequest(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DeleteGroupsRequest, int]:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise bad_version("DeleteGroupsRequest", version)
         try:
             if version >= 2:
@@ -77,7 +76,7 @@ class DeleteGroupsRequest(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise no_version("DeleteGroupsRequest", version)
         parts: list[Buffer] = []
         try:
@@ -93,8 +92,8 @@ class DeleteGroupsRequest(TopLevel):
 class DeleteGroupsResponse(TopLevel):
     API_KEY: ClassVar[int] = 42
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 2
-    LATEST_VERSION: ClassVar[int] = 2
+    MAX_VERSION: ClassVar[int] = 3
+    LATEST_VERSION: ClassVar[int] = 3
     FLEXIBLE_FROM: ClassVar[int] = 2
 
     __slots__ = ("throttle_time_ms", "results")
@@ -110,7 +109,7 @@ class DeleteGroupsResponse(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DeleteGroupsResponse, int]:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise bad_version("DeleteGroupsResponse", version)
         try:
             if version >= 2:
@@ -124,7 +123,7 @@ class DeleteGroupsResponse(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 2:
+        if not 0 <= version <= 3:
             raise no_version("DeleteGroupsResponse", version)
         parts: list[Buffer] = []
         try:
@@ -138,16 +137,18 @@ class DeleteGroupsResponse(TopLevel):
 
 
 class DeletableGroupResult(Message):
-    __slots__ = ("group_id", "error_code")
+    __slots__ = ("group_id", "error_code", "error_message")
 
     def __init__(
         self,
         *,
         group_id: str = "",
         error_code: int = 0,
+        error_message: str | None = None,
     ) -> None:
         self.group_id = group_id
         self.error_code = error_code
+        self.error_message = error_message
 
 
 def _read_DeleteGroupsRequest_classic(buf: Buffer, pos: int, version: int) -> tuple[DeleteGroupsRequest, int]:
@@ -260,6 +261,7 @@ def _write_DeleteGroupsResponse_flexible(m: DeleteGroupsResponse, write: Write, 
 
 def _read_DeletableGroupResult_classic(buf: Buffer, pos: int, version: int) -> tuple[DeletableGroupResult, int]:
     self = new(DeletableGroupResult)
+    self.error_message = None
     (n,) = _unpack_h(buf, pos)
     if n < 0:
         raise null_field()
@@ -285,8 +287,17 @@ def _read_DeletableGroupResult_flexible(buf: Buffer, pos: int, version: int) -> 
         n, pos = long_string(buf, pos)
     self.group_id = str(buf[pos + 1 : pos + n], "utf-8", "replace")
     pos += n
-    self.error_code, n = _unpack_hB(buf, pos)
+    (self.error_code,) = _unpack_h(buf, pos)
     pos += 2
+    if version >= 3:
+        n = buf[pos]
+        if n > 127:
+            n, pos = long_nullable_string(buf, pos)
+        self.error_message = str(buf[pos + 1 : pos + n], "utf-8", "replace") if n else None
+        pos += n or 1
+    else:
+        self.error_message = None
+    n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
 
 
@@ -295,4 +306,13 @@ def _write_DeletableGroupResult_flexible(m: DeletableGroupResult, write: Write, 
     size = len(text)
     write(COMPACT[size] if size < 127 else compact_string(size))
     write(text)
-    write(_pack_hx(m.error_code))
+    write(_pack_h(m.error_code))
+    if version >= 3:
+        if m.error_message is None:
+            write(ZERO)
+        else:
+            text = m.error_message.encode()
+            size = len(text)
+            write(COMPACT[size] if size < 127 else compact_string(size))
+            write(text)
+    write(ZERO)

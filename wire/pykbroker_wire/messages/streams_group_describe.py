@@ -36,46 +36,53 @@ from pykbroker_wire.primitives import (
     pack,
     skip_tags,
     unpack_from,
+    unsupported,
 )
 
+_unpack_t = Struct(">?").unpack_from
 _unpack_tB = Struct(">?B").unpack_from
 _unpack_HB = Struct(">HB").unpack_from
+_unpack_bB = Struct(">bB").unpack_from
 _unpack_hB = Struct(">hB").unpack_from
+_unpack_i = Struct(">i").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
 _unpack_ihB = Struct(">ihB").unpack_from
 _unpack_ii = Struct(">ii").unpack_from
 _unpack_iqB = Struct(">iqB").unpack_from
+_pack_t = Struct(">?").pack
 _pack_tx = Struct(">?x").pack
 _pack_Hx = Struct(">Hx").pack
+_pack_b = Struct(">b").pack
 _pack_h = Struct(">h").pack
 _pack_i = Struct(">i").pack
 _pack_ih = Struct(">ih").pack
 _pack_ii = Struct(">ii").pack
 _pack_iqx = Struct(">iqx").pack
-_pack_ix = Struct(">ix").pack
 
 
 class StreamsGroupDescribeRequest(TopLevel):
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
-    LATEST_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    LATEST_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ("group_ids", "include_authorized_operations")
+    __slots__ = ("group_ids", "include_authorized_operations", "include_topology_description")
 
     def __init__(
         self,
         *,
         group_ids: list[str] = EMPTY,
         include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
     ) -> None:
         self.group_ids: list[str] = [] if group_ids is EMPTY else group_ids
         self.include_authorized_operations = include_authorized_operations
+        self.include_topology_description = include_topology_description
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise bad_version("StreamsGroupDescribeRequest", version)
         try:
             message, pos = _read_StreamsGroupDescribeRequest(buf, pos, version)
@@ -86,7 +93,7 @@ class StreamsGroupDescribeRequest(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise no_version("StreamsGroupDescribeRequest", version)
         parts: list[Buffer] = []
         try:
@@ -99,8 +106,8 @@ class StreamsGroupDescribeRequest(TopLevel):
 class StreamsGroupDescribeResponse(TopLevel):
     API_KEY: ClassVar[int] = 89
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
-    LATEST_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    LATEST_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
     __slots__ = ("throttle_time_ms", "groups")
@@ -116,7 +123,7 @@ class StreamsGroupDescribeResponse(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise bad_version("StreamsGroupDescribeResponse", version)
         try:
             message, pos = _read_StreamsGroupDescribeResponse(buf, pos, version)
@@ -127,7 +134,7 @@ class StreamsGroupDescribeResponse(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise no_version("StreamsGroupDescribeResponse", version)
         parts: list[Buffer] = []
         try:
@@ -223,6 +230,66 @@ class TopicInfo(Message):
         self.topic_configs: list[KeyValue] = [] if topic_configs is EMPTY else topic_configs
 
 
+class TopologyDescription(Message):
+    __slots__ = ("subtopologies", "global_stores")
+
+    def __init__(
+        self,
+        *,
+        subtopologies: list[TopologyDescriptionSubtopology] = EMPTY,
+        global_stores: list[TopologyDescriptionGlobalStore] = EMPTY,
+    ) -> None:
+        self.subtopologies: list[TopologyDescriptionSubtopology] = [] if subtopologies is EMPTY else subtopologies
+        self.global_stores: list[TopologyDescriptionGlobalStore] = [] if global_stores is EMPTY else global_stores
+
+
+class TopologyDescriptionSubtopology(Message):
+    __slots__ = ("subtopology_id", "nodes")
+
+    def __init__(
+        self,
+        *,
+        subtopology_id: str = "",
+        nodes: list[TopologyDescriptionNode] = EMPTY,
+    ) -> None:
+        self.subtopology_id = subtopology_id
+        self.nodes: list[TopologyDescriptionNode] = [] if nodes is EMPTY else nodes
+
+
+class TopologyDescriptionNode(Message):
+    __slots__ = ("name", "node_type", "source_topics", "sink_topic", "stores", "successors")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        node_type: int = 0,
+        source_topics: list[str] = EMPTY,
+        sink_topic: str | None = None,
+        stores: list[str] = EMPTY,
+        successors: list[str] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.node_type = node_type
+        self.source_topics: list[str] = [] if source_topics is EMPTY else source_topics
+        self.sink_topic = sink_topic
+        self.stores: list[str] = [] if stores is EMPTY else stores
+        self.successors: list[str] = [] if successors is EMPTY else successors
+
+
+class TopologyDescriptionGlobalStore(Message):
+    __slots__ = ("source", "processor")
+
+    def __init__(
+        self,
+        *,
+        source: TopologyDescriptionNode = ABSENT,
+        processor: TopologyDescriptionNode = ABSENT,
+    ) -> None:
+        self.source = TopologyDescriptionNode() if source is ABSENT else source
+        self.processor = TopologyDescriptionNode() if processor is ABSENT else processor
+
+
 class DescribedGroup(Message):
     __slots__ = (
         "error_code",
@@ -234,6 +301,9 @@ class DescribedGroup(Message):
         "topology",
         "members",
         "authorized_operations",
+        "topology_description",
+        "topology_description_status",
+        "assignor_name",
     )
 
     def __init__(
@@ -248,6 +318,9 @@ class DescribedGroup(Message):
         topology: Topology | None = None,
         members: list[Member] = EMPTY,
         authorized_operations: int = -2147483648,
+        topology_description: TopologyDescription | None = None,
+        topology_description_status: int = 0,
+        assignor_name: str | None = None,
     ) -> None:
         self.error_code = error_code
         self.error_message = error_message
@@ -258,6 +331,9 @@ class DescribedGroup(Message):
         self.topology = topology
         self.members: list[Member] = [] if members is EMPTY else members
         self.authorized_operations = authorized_operations
+        self.topology_description = topology_description
+        self.topology_description_status = topology_description_status
+        self.assignor_name = assignor_name
 
 
 class Topology(Message):
@@ -369,8 +445,14 @@ def _read_StreamsGroupDescribeRequest(buf: Buffer, pos: int, version: int) -> tu
             n, pos = long_string(buf, pos)
         add_group_ids(str(buf[pos + 1 : pos + n], "utf-8", "replace"))
         pos += n
-    self.include_authorized_operations, n = _unpack_tB(buf, pos)
+    (self.include_authorized_operations,) = _unpack_t(buf, pos)
     pos += 1
+    if version >= 1:
+        (self.include_topology_description,) = _unpack_t(buf, pos)
+        pos += 1
+    else:
+        self.include_topology_description = False
+    n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
 
 
@@ -382,7 +464,13 @@ def _write_StreamsGroupDescribeRequest(m: StreamsGroupDescribeRequest, write: Wr
         size = len(text)
         write(COMPACT[size] if size < 127 else compact_string(size))
         write(text)
-    write(_pack_tx(m.include_authorized_operations))
+    write(_pack_t(m.include_authorized_operations))
+    if version >= 1:
+        write(_pack_t(m.include_topology_description))
+    else:
+        if m.include_topology_description:
+            raise unsupported("StreamsGroupDescribeRequest.include_topology_description", version)
+    write(ZERO)
 
 
 def _read_StreamsGroupDescribeResponse(buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
@@ -589,6 +677,182 @@ def _write_TopicInfo(m: TopicInfo, write: Write, version: int) -> None:
     write(ZERO)
 
 
+def _read_TopologyDescription(buf: Buffer, pos: int, version: int) -> tuple[TopologyDescription, int]:
+    self = new(TopologyDescription)
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 3)
+    pos += 1
+    self.subtopologies = []
+    add_subtopologies = self.subtopologies.append
+    for _ in range(n - 1):
+        subtopologies_item, pos = _read_TopologyDescriptionSubtopology(buf, pos, version)
+        add_subtopologies(subtopologies_item)
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 15)
+    pos += 1
+    self.global_stores = []
+    add_global_stores = self.global_stores.append
+    for _ in range(n - 1):
+        global_stores_item, pos = _read_TopologyDescriptionGlobalStore(buf, pos, version)
+        add_global_stores(global_stores_item)
+    n = buf[pos]
+    return self, skip_tags(buf, pos) if n else pos + 1
+
+
+def _write_TopologyDescription(m: TopologyDescription, write: Write, version: int) -> None:
+    size = len(m.subtopologies)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for subtopologies_item in m.subtopologies:
+        _write_TopologyDescriptionSubtopology(subtopologies_item, write, version)
+    size = len(m.global_stores)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for global_stores_item in m.global_stores:
+        _write_TopologyDescriptionGlobalStore(global_stores_item, write, version)
+    write(ZERO)
+
+
+def _read_TopologyDescriptionSubtopology(
+    buf: Buffer, pos: int, version: int
+) -> tuple[TopologyDescriptionSubtopology, int]:
+    self = new(TopologyDescriptionSubtopology)
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_string(buf, pos)
+    self.subtopology_id = str(buf[pos + 1 : pos + n], "utf-8", "replace")
+    pos += n
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 7)
+    pos += 1
+    self.nodes = []
+    add_nodes = self.nodes.append
+    for _ in range(n - 1):
+        nodes_item, pos = _read_TopologyDescriptionNode(buf, pos, version)
+        add_nodes(nodes_item)
+    n = buf[pos]
+    return self, skip_tags(buf, pos) if n else pos + 1
+
+
+def _write_TopologyDescriptionSubtopology(m: TopologyDescriptionSubtopology, write: Write, version: int) -> None:
+    text = m.subtopology_id.encode()
+    size = len(text)
+    write(COMPACT[size] if size < 127 else compact_string(size))
+    write(text)
+    size = len(m.nodes)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for nodes_item in m.nodes:
+        _write_TopologyDescriptionNode(nodes_item, write, version)
+    write(ZERO)
+
+
+def _read_TopologyDescriptionNode(buf: Buffer, pos: int, version: int) -> tuple[TopologyDescriptionNode, int]:
+    self = new(TopologyDescriptionNode)
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_string(buf, pos)
+    self.name = str(buf[pos + 1 : pos + n], "utf-8", "replace")
+    pos += n
+    self.node_type, n = _unpack_bB(buf, pos)
+    pos += 1
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 1)
+    pos += 1
+    self.source_topics = []
+    add_source_topics = self.source_topics.append
+    for _ in range(n - 1):
+        n = buf[pos]
+        if not 0 < n < 128:
+            n, pos = long_string(buf, pos)
+        add_source_topics(str(buf[pos + 1 : pos + n], "utf-8", "replace"))
+        pos += n
+    n = buf[pos]
+    if n > 127:
+        n, pos = long_nullable_string(buf, pos)
+    self.sink_topic = str(buf[pos + 1 : pos + n], "utf-8", "replace") if n else None
+    pos += n or 1
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 1)
+    pos += 1
+    self.stores = []
+    add_stores = self.stores.append
+    for _ in range(n - 1):
+        n = buf[pos]
+        if not 0 < n < 128:
+            n, pos = long_string(buf, pos)
+        add_stores(str(buf[pos + 1 : pos + n], "utf-8", "replace"))
+        pos += n
+    n = buf[pos]
+    if not 0 < n < 128:
+        n, pos = long_array(buf, pos, 1)
+    pos += 1
+    self.successors = []
+    add_successors = self.successors.append
+    for _ in range(n - 1):
+        n = buf[pos]
+        if not 0 < n < 128:
+            n, pos = long_string(buf, pos)
+        add_successors(str(buf[pos + 1 : pos + n], "utf-8", "replace"))
+        pos += n
+    n = buf[pos]
+    return self, skip_tags(buf, pos) if n else pos + 1
+
+
+def _write_TopologyDescriptionNode(m: TopologyDescriptionNode, write: Write, version: int) -> None:
+    text = m.name.encode()
+    size = len(text)
+    write(COMPACT[size] if size < 127 else compact_string(size))
+    write(text)
+    write(_pack_b(m.node_type))
+    size = len(m.source_topics)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for source_topics_item in m.source_topics:
+        text = source_topics_item.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    if m.sink_topic is None:
+        write(ZERO)
+    else:
+        text = m.sink_topic.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    size = len(m.stores)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for stores_item in m.stores:
+        text = stores_item.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    size = len(m.successors)
+    write(COMPACT[size] if size < 127 else compact(size))
+    for successors_item in m.successors:
+        text = successors_item.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    write(ZERO)
+
+
+def _read_TopologyDescriptionGlobalStore(
+    buf: Buffer, pos: int, version: int
+) -> tuple[TopologyDescriptionGlobalStore, int]:
+    self = new(TopologyDescriptionGlobalStore)
+    self.source, pos = _read_TopologyDescriptionNode(buf, pos, version)
+    self.processor, pos = _read_TopologyDescriptionNode(buf, pos, version)
+    n = buf[pos]
+    return self, skip_tags(buf, pos) if n else pos + 1
+
+
+def _write_TopologyDescriptionGlobalStore(m: TopologyDescriptionGlobalStore, write: Write, version: int) -> None:
+    _write_TopologyDescriptionNode(m.source, write, version)
+    _write_TopologyDescriptionNode(m.processor, write, version)
+    write(ZERO)
+
+
 def _read_DescribedGroup(buf: Buffer, pos: int, version: int) -> tuple[DescribedGroup, int]:
     self = new(DescribedGroup)
     self.error_code, n = _unpack_hB(buf, pos)
@@ -624,8 +888,26 @@ def _read_DescribedGroup(buf: Buffer, pos: int, version: int) -> tuple[Described
     for _ in range(n - 1):
         members_item, pos = _read_Member(buf, pos, version)
         add_members(members_item)
-    self.authorized_operations, n = _unpack_iB(buf, pos)
+    (self.authorized_operations,) = _unpack_i(buf, pos)
     pos += 4
+    if version >= 1:
+        n = buf[pos]
+        pos += 1
+        if n < 128:
+            self.topology_description, pos = _read_TopologyDescription(buf, pos, version)
+        else:
+            self.topology_description = None
+        self.topology_description_status, n = _unpack_bB(buf, pos)
+        pos += 1
+        if n > 127:
+            n, pos = long_nullable_string(buf, pos)
+        self.assignor_name = str(buf[pos + 1 : pos + n], "utf-8", "replace") if n else None
+        pos += n or 1
+    else:
+        self.topology_description = None
+        self.topology_description_status = 0
+        self.assignor_name = None
+    n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
 
 
@@ -656,7 +938,27 @@ def _write_DescribedGroup(m: DescribedGroup, write: Write, version: int) -> None
     write(COMPACT[size] if size < 127 else compact(size))
     for members_item in m.members:
         _write_Member(members_item, write, version)
-    write(_pack_ix(m.authorized_operations))
+    write(_pack_i(m.authorized_operations))
+    if version >= 1:
+        if m.topology_description is None:
+            write(b"\xff")
+        else:
+            write(b"\x01")
+            _write_TopologyDescription(m.topology_description, write, version)
+        write(_pack_b(m.topology_description_status))
+        if m.assignor_name is None:
+            write(ZERO)
+        else:
+            text = m.assignor_name.encode()
+            size = len(text)
+            write(COMPACT[size] if size < 127 else compact_string(size))
+            write(text)
+    else:
+        if m.topology_description is not None:
+            raise unsupported("DescribedGroup.topology_description", version)
+        if m.topology_description_status:
+            raise unsupported("DescribedGroup.topology_description_status", version)
+    write(ZERO)
 
 
 def _read_Topology(buf: Buffer, pos: int, version: int) -> tuple[Topology, int]:

@@ -39,32 +39,36 @@ from pykbroker_wire.primitives import (
     pack,
     skip_tags,
     unpack_from,
+    unsupported,
 )
 
+_unpack_t = Struct(">?").unpack_from
 _unpack_tB = Struct(">?B").unpack_from
 _unpack_HB = Struct(">HB").unpack_from
 _unpack_bB = Struct(">bB").unpack_from
 _unpack_i = Struct(">i").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
 _unpack_ihB = Struct(">ihB").unpack_from
+_unpack_ii = Struct(">ii").unpack_from
 _unpack_iiB = Struct(">iiB").unpack_from
-_unpack_iiiiB = Struct(">iiiiB").unpack_from
 _unpack_iqB = Struct(">iqB").unpack_from
+_unpack_q = Struct(">q").unpack_from
+_pack_t = Struct(">?").pack
 _pack_tx = Struct(">?x").pack
 _pack_Hx = Struct(">Hx").pack
 _pack_b = Struct(">b").pack
 _pack_i = Struct(">i").pack
 _pack_ih = Struct(">ih").pack
 _pack_ii = Struct(">ii").pack
-_pack_iiii = Struct(">iiii").pack
 _pack_iqx = Struct(">iqx").pack
+_pack_q = Struct(">q").pack
 
 
 class StreamsGroupHeartbeatRequest(TopLevel):
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
-    LATEST_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    LATEST_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
     __slots__ = (
@@ -128,7 +132,7 @@ class StreamsGroupHeartbeatRequest(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise bad_version("StreamsGroupHeartbeatRequest", version)
         budget[0] = MAX_NESTED_ELEMENTS
         try:
@@ -140,7 +144,7 @@ class StreamsGroupHeartbeatRequest(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise no_version("StreamsGroupHeartbeatRequest", version)
         parts: list[Buffer] = []
         try:
@@ -287,8 +291,8 @@ class CopartitionGroup(Message):
 class StreamsGroupHeartbeatResponse(TopLevel):
     API_KEY: ClassVar[int] = 88
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 0
-    LATEST_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    LATEST_VERSION: ClassVar[int] = 1
     FLEXIBLE_FROM: ClassVar[int] = 0
 
     __slots__ = (
@@ -298,12 +302,14 @@ class StreamsGroupHeartbeatResponse(TopLevel):
         "member_id",
         "member_epoch",
         "heartbeat_interval_ms",
-        "acceptable_recovery_lag",
+        "acceptable_recovery_lag_legacy",
         "task_offset_interval_ms",
+        "acceptable_recovery_lag",
         "status",
         "active_tasks",
         "standby_tasks",
         "warmup_tasks",
+        "topology_description_required",
         "endpoint_information_epoch",
         "partitions_by_user_endpoint",
     )
@@ -317,12 +323,14 @@ class StreamsGroupHeartbeatResponse(TopLevel):
         member_id: str = "",
         member_epoch: int = 0,
         heartbeat_interval_ms: int = 0,
-        acceptable_recovery_lag: int = 0,
+        acceptable_recovery_lag_legacy: int = 0,
         task_offset_interval_ms: int = 0,
+        acceptable_recovery_lag: int = -1,
         status: list[Status] | None = EMPTY,
         active_tasks: list[ResponseTaskIds] | None = None,
         standby_tasks: list[ResponseTaskIds] | None = None,
         warmup_tasks: list[ResponseTaskIds] | None = None,
+        topology_description_required: bool = False,
         endpoint_information_epoch: int = 0,
         partitions_by_user_endpoint: list[EndpointToPartitions] | None = None,
     ) -> None:
@@ -332,18 +340,20 @@ class StreamsGroupHeartbeatResponse(TopLevel):
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.acceptable_recovery_lag_legacy = acceptable_recovery_lag_legacy
         self.task_offset_interval_ms = task_offset_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
         self.status: list[Status] | None = [] if status is EMPTY else status
         self.active_tasks = active_tasks
         self.standby_tasks = standby_tasks
         self.warmup_tasks = warmup_tasks
+        self.topology_description_required = topology_description_required
         self.endpoint_information_epoch = endpoint_information_epoch
         self.partitions_by_user_endpoint = partitions_by_user_endpoint
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise bad_version("StreamsGroupHeartbeatResponse", version)
         try:
             message, pos = _read_StreamsGroupHeartbeatResponse(buf, pos, version)
@@ -354,7 +364,7 @@ class StreamsGroupHeartbeatResponse(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if version != 0:
+        if not 0 <= version <= 1:
             raise no_version("StreamsGroupHeartbeatResponse", version)
         parts: list[Buffer] = []
         try:
@@ -983,14 +993,21 @@ def _read_StreamsGroupHeartbeatResponse(
         n, pos = long_string(buf, pos)
     self.member_id = str(buf[pos + 1 : pos + n], "utf-8", "replace")
     pos += n
-    (
-        self.member_epoch,
-        self.heartbeat_interval_ms,
-        self.acceptable_recovery_lag,
-        self.task_offset_interval_ms,
-        n,
-    ) = _unpack_iiiiB(buf, pos)
-    pos += 16
+    self.member_epoch, self.heartbeat_interval_ms = _unpack_ii(buf, pos)
+    pos += 8
+    if version <= 0:
+        (self.acceptable_recovery_lag_legacy,) = _unpack_i(buf, pos)
+        pos += 4
+    else:
+        self.acceptable_recovery_lag_legacy = 0
+    (self.task_offset_interval_ms,) = _unpack_i(buf, pos)
+    pos += 4
+    if version >= 1:
+        (self.acceptable_recovery_lag,) = _unpack_q(buf, pos)
+        pos += 8
+    else:
+        self.acceptable_recovery_lag = -1
+    n = buf[pos]
     if n > 127:
         n, pos = long_nullable_array(buf, pos, 3)
     pos += 1
@@ -1038,6 +1055,11 @@ def _read_StreamsGroupHeartbeatResponse(
         for _ in range(n - 1):
             warmup_tasks_item, pos = _read_ResponseTaskIds(buf, pos, version)
             add_warmup_tasks(warmup_tasks_item)
+    if version >= 1:
+        (self.topology_description_required,) = _unpack_t(buf, pos)
+        pos += 1
+    else:
+        self.topology_description_required = False
     self.endpoint_information_epoch, n = _unpack_iB(buf, pos)
     pos += 4
     if n > 127:
@@ -1068,7 +1090,15 @@ def _write_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, write
     size = len(text)
     write(COMPACT[size] if size < 127 else compact_string(size))
     write(text)
-    write(_pack_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms))
+    write(_pack_ii(m.member_epoch, m.heartbeat_interval_ms))
+    if version <= 0:
+        write(_pack_i(m.acceptable_recovery_lag_legacy))
+    else:
+        if m.acceptable_recovery_lag_legacy:
+            raise unsupported("StreamsGroupHeartbeatResponse.acceptable_recovery_lag_legacy", version)
+    write(_pack_i(m.task_offset_interval_ms))
+    if version >= 1:
+        write(_pack_q(m.acceptable_recovery_lag))
     if m.status is None:
         write(ZERO)
     else:
@@ -1097,6 +1127,11 @@ def _write_StreamsGroupHeartbeatResponse(m: StreamsGroupHeartbeatResponse, write
         write(COMPACT[size] if size < 127 else compact(size))
         for warmup_tasks_item in m.warmup_tasks:
             _write_ResponseTaskIds(warmup_tasks_item, write, version)
+    if version >= 1:
+        write(_pack_t(m.topology_description_required))
+    else:
+        if m.topology_description_required:
+            raise unsupported("StreamsGroupHeartbeatResponse.topology_description_required", version)
     write(_pack_i(m.endpoint_information_epoch))
     if m.partitions_by_user_endpoint is None:
         write(ZERO)

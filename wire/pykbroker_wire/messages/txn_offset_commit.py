@@ -17,6 +17,7 @@ from pykbroker_wire.primitives import (
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
+    ZERO_UUID,
     Buffer,
     Message,
     TopLevel,
@@ -41,6 +42,7 @@ from pykbroker_wire.primitives import (
     unsupported,
 )
 
+_unpack_u = Struct(">16s").unpack_from
 _unpack_h = Struct(">h").unpack_from
 _unpack_i = Struct(">i").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
@@ -51,6 +53,7 @@ _unpack_iq = Struct(">iq").unpack_from
 _unpack_iqiB = Struct(">iqiB").unpack_from
 _unpack_qhi = Struct(">qhi").unpack_from
 _unpack_qhiB = Struct(">qhiB").unpack_from
+_pack_u = Struct(">16s").pack
 _pack_i = Struct(">i").pack
 _pack_ih = Struct(">ih").pack
 _pack_ihx = Struct(">ihx").pack
@@ -63,8 +66,8 @@ _pack_qhi = Struct(">qhi").pack
 class TxnOffsetCommitRequest(TopLevel):
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
-    LATEST_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
+    LATEST_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     __slots__ = (
@@ -72,7 +75,7 @@ class TxnOffsetCommitRequest(TopLevel):
         "group_id",
         "producer_id",
         "producer_epoch",
-        "generation_id",
+        "generation_id_or_member_epoch",
         "member_id",
         "group_instance_id",
         "topics",
@@ -85,7 +88,7 @@ class TxnOffsetCommitRequest(TopLevel):
         group_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
-        generation_id: int = -1,
+        generation_id_or_member_epoch: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
         topics: list[TxnOffsetCommitRequestTopic] = EMPTY,
@@ -94,14 +97,14 @@ class TxnOffsetCommitRequest(TopLevel):
         self.group_id = group_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.topics: list[TxnOffsetCommitRequestTopic] = [] if topics is EMPTY else topics
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
-        if not 0 <= version <= 5:
+        if not 0 <= version <= 6:
             raise bad_version("TxnOffsetCommitRequest", version)
         budget[0] = MAX_NESTED_ELEMENTS
         try:
@@ -116,7 +119,7 @@ class TxnOffsetCommitRequest(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 5:
+        if not 0 <= version <= 6:
             raise no_version("TxnOffsetCommitRequest", version)
         parts: list[Buffer] = []
         try:
@@ -130,15 +133,17 @@ class TxnOffsetCommitRequest(TopLevel):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = ("name", "topic_id", "partitions")
 
     def __init__(
         self,
         *,
         name: str = "",
+        topic_id: bytes = ZERO_UUID,
         partitions: list[TxnOffsetCommitRequestPartition] = EMPTY,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions: list[TxnOffsetCommitRequestPartition] = [] if partitions is EMPTY else partitions
 
 
@@ -162,8 +167,8 @@ class TxnOffsetCommitRequestPartition(Message):
 class TxnOffsetCommitResponse(TopLevel):
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
-    LATEST_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
+    LATEST_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     __slots__ = ("throttle_time_ms", "topics")
@@ -179,7 +184,7 @@ class TxnOffsetCommitResponse(TopLevel):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitResponse, int]:
-        if not 0 <= version <= 5:
+        if not 0 <= version <= 6:
             raise bad_version("TxnOffsetCommitResponse", version)
         try:
             if version >= 3:
@@ -193,7 +198,7 @@ class TxnOffsetCommitResponse(TopLevel):
         return message, pos
 
     def encode(self, version: int) -> list[Buffer]:
-        if not 0 <= version <= 5:
+        if not 0 <= version <= 6:
             raise no_version("TxnOffsetCommitResponse", version)
         parts: list[Buffer] = []
         try:
@@ -207,15 +212,17 @@ class TxnOffsetCommitResponse(TopLevel):
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    __slots__ = ("name", "partitions")
+    __slots__ = ("name", "topic_id", "partitions")
 
     def __init__(
         self,
         *,
         name: str = "",
+        topic_id: bytes = ZERO_UUID,
         partitions: list[TxnOffsetCommitResponsePartition] = EMPTY,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions: list[TxnOffsetCommitResponsePartition] = [] if partitions is EMPTY else partitions
 
 
@@ -234,7 +241,7 @@ class TxnOffsetCommitResponsePartition(Message):
 
 def _read_TxnOffsetCommitRequest_classic(buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
     self = new(TxnOffsetCommitRequest)
-    self.generation_id = -1
+    self.generation_id_or_member_epoch = -1
     self.member_id = ""
     self.group_instance_id = None
     (n,) = _unpack_h(buf, pos)
@@ -263,8 +270,8 @@ def _read_TxnOffsetCommitRequest_classic(buf: Buffer, pos: int, version: int) ->
 
 
 def _write_TxnOffsetCommitRequest_classic(m: TxnOffsetCommitRequest, write: Write, version: int) -> None:
-    if m.generation_id != -1:
-        raise unsupported("TxnOffsetCommitRequest.generation_id", version)
+    if m.generation_id_or_member_epoch != -1:
+        raise unsupported("TxnOffsetCommitRequest.generation_id_or_member_epoch", version)
     if m.member_id:
         raise unsupported("TxnOffsetCommitRequest.member_id", version)
     if m.group_instance_id is not None:
@@ -296,7 +303,7 @@ def _read_TxnOffsetCommitRequest_flexible(buf: Buffer, pos: int, version: int) -
         n, pos = long_string(buf, pos)
     self.group_id = str(buf[pos + 1 : pos + n], "utf-8", "replace")
     pos += n
-    self.producer_id, self.producer_epoch, self.generation_id, n = _unpack_qhiB(buf, pos)
+    self.producer_id, self.producer_epoch, self.generation_id_or_member_epoch, n = _unpack_qhiB(buf, pos)
     pos += 14
     if not 0 < n < 128:
         n, pos = long_string(buf, pos)
@@ -329,7 +336,7 @@ def _write_TxnOffsetCommitRequest_flexible(m: TxnOffsetCommitRequest, write: Wri
     size = len(text)
     write(COMPACT[size] if size < 127 else compact_string(size))
     write(text)
-    write(_pack_qhi(m.producer_id, m.producer_epoch, m.generation_id))
+    write(_pack_qhi(m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch))
     text = m.member_id.encode()
     size = len(text)
     write(COMPACT[size] if size < 127 else compact_string(size))
@@ -352,6 +359,7 @@ def _read_TxnOffsetCommitRequestTopic_classic(
     buf: Buffer, pos: int, version: int
 ) -> tuple[TxnOffsetCommitRequestTopic, int]:
     self = new(TxnOffsetCommitRequestTopic)
+    self.topic_id = ZERO_UUID
     (n,) = _unpack_h(buf, pos)
     if n < 0:
         raise null_field()
@@ -389,11 +397,19 @@ def _read_TxnOffsetCommitRequestTopic_flexible(
     buf: Buffer, pos: int, version: int
 ) -> tuple[TxnOffsetCommitRequestTopic, int]:
     self = new(TxnOffsetCommitRequestTopic)
-    n = buf[pos]
-    if not 0 < n < 128:
-        n, pos = long_string(buf, pos)
-    self.name = str(buf[pos + 1 : pos + n], "utf-8", "replace")
-    pos += n
+    if version <= 5:
+        n = buf[pos]
+        if not 0 < n < 128:
+            n, pos = long_string(buf, pos)
+        self.name = str(buf[pos + 1 : pos + n], "utf-8", "replace")
+        pos += n
+    else:
+        self.name = ""
+    if version >= 6:
+        (self.topic_id,) = _unpack_u(buf, pos)
+        pos += 16
+    else:
+        self.topic_id = ZERO_UUID
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
@@ -411,10 +427,13 @@ def _read_TxnOffsetCommitRequestTopic_flexible(
 
 
 def _write_TxnOffsetCommitRequestTopic_flexible(m: TxnOffsetCommitRequestTopic, write: Write, version: int) -> None:
-    text = m.name.encode()
-    size = len(text)
-    write(COMPACT[size] if size < 127 else compact_string(size))
-    write(text)
+    if version <= 5:
+        text = m.name.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    if version >= 6:
+        write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
     for partitions_item in m.partitions:
@@ -536,6 +555,7 @@ def _read_TxnOffsetCommitResponseTopic_classic(
     buf: Buffer, pos: int, version: int
 ) -> tuple[TxnOffsetCommitResponseTopic, int]:
     self = new(TxnOffsetCommitResponseTopic)
+    self.topic_id = ZERO_UUID
     (n,) = _unpack_h(buf, pos)
     if n < 0:
         raise null_field()
@@ -570,11 +590,19 @@ def _read_TxnOffsetCommitResponseTopic_flexible(
     buf: Buffer, pos: int, version: int
 ) -> tuple[TxnOffsetCommitResponseTopic, int]:
     self = new(TxnOffsetCommitResponseTopic)
-    n = buf[pos]
-    if not 0 < n < 128:
-        n, pos = long_string(buf, pos)
-    self.name = str(buf[pos + 1 : pos + n], "utf-8", "replace")
-    pos += n
+    if version <= 5:
+        n = buf[pos]
+        if not 0 < n < 128:
+            n, pos = long_string(buf, pos)
+        self.name = str(buf[pos + 1 : pos + n], "utf-8", "replace")
+        pos += n
+    else:
+        self.name = ""
+    if version >= 6:
+        (self.topic_id,) = _unpack_u(buf, pos)
+        pos += 16
+    else:
+        self.topic_id = ZERO_UUID
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 7)
@@ -589,10 +617,13 @@ def _read_TxnOffsetCommitResponseTopic_flexible(
 
 
 def _write_TxnOffsetCommitResponseTopic_flexible(m: TxnOffsetCommitResponseTopic, write: Write, version: int) -> None:
-    text = m.name.encode()
-    size = len(text)
-    write(COMPACT[size] if size < 127 else compact_string(size))
-    write(text)
+    if version <= 5:
+        text = m.name.encode()
+        size = len(text)
+        write(COMPACT[size] if size < 127 else compact_string(size))
+        write(text)
+    if version >= 6:
+        write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
     for partitions_item in m.partitions:

@@ -12,8 +12,11 @@
 
 PyObject *invalid_record;
 
-/* Return 1 if the next record is complete and valid; `problem` is set if it is not valid. */
-static inline int is_whole(Reader *reader, Record *record, const char **problem)
+static const char *const TOO_LARGE = "a record of more bytes than the topic accepts";
+
+/* Return 1 if the next record is complete and valid; `problem` is set if it is not valid, or has more bytes than
+ * `most`. */
+static inline int is_whole(Reader *reader, Record *record, int64_t most, const char **problem)
 {
     int64_t size;
     int result = varint(reader, 32, &size);
@@ -21,6 +24,10 @@ static inline int is_whole(Reader *reader, Record *record, const char **problem)
         return 0;
     if (result == TOO_LONG || size < 0) {
         *problem = "a record of a negative or endless size";
+        return 0;
+    }
+    if (size > most) {
+        *problem = TOO_LARGE;
         return 0;
     }
     if (size > reader->end - reader->position)
@@ -33,9 +40,9 @@ static inline int is_whole(Reader *reader, Record *record, const char **problem)
 static PyObject *walk(PyObject *module, PyObject *args)
 {
     Py_buffer buffer;
-    long long position, expected, count;
+    long long position, expected, count, most = INT64_MAX;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*LLL:walk", &buffer, &position, &expected, &count))
+    if (!PyArg_ParseTuple(args, "y*LLL|L:walk", &buffer, &position, &expected, &count, &most))
         return NULL;
 
     const uint8_t *data = buffer.buf;
@@ -48,7 +55,7 @@ static PyObject *walk(PyObject *module, PyObject *args)
     while (problem == NULL && count > 0) {
         Reader reader = {data, position, end};
         Record record;
-        if (!is_whole(&reader, &record, &problem))
+        if (!is_whole(&reader, &record, most, &problem))
             break;
         if (record.timestamp_delta < low)
             low = record.timestamp_delta;
@@ -85,13 +92,15 @@ typedef struct {
 } Across;
 
 /* Handle a number of the record that has been read completely. Return NULL, or an error message. */
-static const char *take_number(Across *across, int64_t value)
+static const char *take_number(Across *across, int64_t value, int64_t most)
 {
     int64_t skip = 0;
     switch (across->stage) {
     case SIZE:
         if (value < 0)
             return "a record of a negative or endless size";
+        if (value > most)
+            return TOO_LARGE;
         across->left = value;
         across->stage = ATTRIBUTES;
         return NULL;
@@ -142,9 +151,9 @@ static const char *take_number(Across *across, int64_t value)
 static PyObject *walk_across(PyObject *module, PyObject *args)
 {
     Py_buffer state, buffer;
-    long long position;
+    long long position, most = INT64_MAX;
     (void)module;
-    if (!PyArg_ParseTuple(args, "w*y*L:walk_across", &state, &buffer, &position))
+    if (!PyArg_ParseTuple(args, "w*y*L|L:walk_across", &state, &buffer, &position, &most))
         return NULL;
 
     const uint8_t *data = buffer.buf;
@@ -189,7 +198,7 @@ static PyObject *walk_across(PyObject *module, PyObject *args)
             int64_t value = (int64_t)(across.zigzag >> 1) ^ -(int64_t)(across.zigzag & 1);
             across.zigzag = 0;
             across.shift = 0;
-            problem = take_number(&across, value);
+            problem = take_number(&across, value, most);
         }
     }
     if (problem == NULL)
@@ -230,7 +239,7 @@ static PyObject *examine(PyObject *module, PyObject *args)
     while (problem == NULL && wrong == 0 && seen < count) {
         Reader reader = {buffer.buf, position, end};
         Record record;
-        if (!is_whole(&reader, &record, &problem))
+        if (!is_whole(&reader, &record, INT64_MAX, &problem))
             break;
         position = reader.end;
         seen++;
@@ -285,7 +294,7 @@ static PyObject *find_timestamp(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"walk", walk, METH_VARARGS, "walk(data, position, expected, count): see walk.py"},
+    {"walk", walk, METH_VARARGS, "walk(data, position, expected, count, most): see walk.py"},
     {"walk_across", walk_across, METH_VARARGS, "see walk.py"},
     {"examine", examine, METH_VARARGS, "see walk.py"},
     {"find_timestamp", find_timestamp, METH_VARARGS, "see walk.py"},

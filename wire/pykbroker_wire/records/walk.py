@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
+_TOO_LARGE: Final = "a record of more bytes than the topic accepts"
 
 Walked: TypeAlias = tuple[int, int, int, int, int, bool]
 """The position after the last record, the number of records, the least and the greatest timestamp delta (MAX_INT64 and
@@ -29,11 +30,12 @@ MIN_INT64 if there are none). Then the number of records without a key, and True
 the first expected one."""
 
 
-def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walked:
+def walk_python(data: Buffer, position: int, expected: int, count: int, most: int = MAX_INT64) -> Walked:
     """Walk at most `count` records from `position`, the first of them at offset delta `expected`.
 
-    Raises InvalidRecord for a complete record that is wrong. An incomplete record ends the walk before it: the caller
-    knows whether more data follows. Pass bytes, because indexing bytes is faster than indexing a view.
+    Raises InvalidRecord for a complete record that is wrong, and for one of more bytes than `most`. An incomplete
+    record ends the walk before it: the caller knows whether more data follows. Pass bytes, because indexing bytes is
+    faster than indexing a view.
     """
     # Offset deltas are compared in their encoded form: zigzag, so the n-th is 2n. The inline code is for numbers of one
     # and two bytes, as nearly all are: it costs about 50 ns for each, a call of read_varint 300 ns.
@@ -62,7 +64,10 @@ def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walke
                     byte = size << 1 if size >= 0 else 1
             if byte & 1:
                 raise InvalidRecord("a record of negative size")
-            stop = position + (byte >> 1)
+            byte >>= 1
+            if byte > most:
+                raise InvalidRecord(_TOO_LARGE)
+            stop = position + byte
             if stop > end:
                 position = start
                 break
@@ -156,9 +161,9 @@ _STATE_SIZE: Final = 9
 _TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_SIZE = 6, 7, 8
 
 
-def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
+def walk_across_python(state: array[int], data: Buffer, position: int, most: int = MAX_INT64) -> int:
     """Continue with one record at `position`; return where the chunk or the record ends. `state[0]` is _DONE if the
-    record has ended. Raises InvalidRecord, and then the state is unchanged."""
+    record has ended. Raises InvalidRecord, also for a record of more bytes than `most`. Then the state is unchanged."""
     end = len(data)
     stage, skip, shift, zigzag, left, headers, *facts = state
     zigzag &= 0xFFFFFFFFFFFFFFFF
@@ -197,6 +202,8 @@ def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
         if stage == _SIZE:
             if value < 0:
                 raise InvalidRecord("a record of a negative size")
+            if value > most:
+                raise InvalidRecord(_TOO_LARGE)
             left = value
         elif stage <= _KEY:
             facts[stage - _TIMESTAMP] = value
@@ -294,8 +301,8 @@ def find_timestamp_python(
     return None
 
 
-walk: Callable[[Buffer, int, int, int], Walked] = walk_python
-walk_across: Callable[[array[int], Buffer, int], int] = walk_across_python
+walk: Callable[..., Walked] = walk_python
+walk_across: Callable[..., int] = walk_across_python
 examine: Callable[[Buffer, int, int, int, int, int, int, bool, bool], Examined] = examine_python
 find_timestamp: Callable[[Buffer, int, int, int, int], tuple[int, int] | None] = find_timestamp_python
 COMPILED = False
@@ -314,19 +321,20 @@ if os.environ.get("PYKBROKER_PURE") != "1":
 # --- over chunks ------------------------------------------------------------------------------------------------------
 
 
-def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
+def walk_stream(chunks: Iterable[bytes], count: int, most: int = MAX_INT64) -> Walked:
     """Walk over `count` records that fill all chunks together exactly; `position` in the result means nothing.
 
     Only one chunk is in memory at a time. A record that crosses its end is read in pieces, and its key and value are
-    skipped, however long they are. Raises InvalidRecord.
+    skipped, however long they are. Raises InvalidRecord, also for a record of more bytes than `most`, and then reads no
+    more chunks.
     """
     source = _Source(iter(chunks))
-    result = walk(source.data, 0, 0, count)
+    result = walk(source.data, 0, 0, count, most)
     source.position = result[0]
     while result[1] < count:
-        more = source.straddling(result[1])
+        more = source.straddling(result[1], most)
         result = _merge(result, more)
-        more = walk(source.data, source.position, result[1], count - result[1])
+        more = walk(source.data, source.position, result[1], count - result[1], most)
         source.position = more[0]
         result = _merge(result, more)
     source.require_end()
@@ -392,11 +400,11 @@ class _Source:
         if self.position < len(self.data) or self.next_chunk():
             raise InvalidRecord("more data than records in the batch")
 
-    def straddling(self, expected: int) -> Walked:
+    def straddling(self, expected: int, most: int = MAX_INT64) -> Walked:
         """Walk over one record that may lie in several chunks."""
         state = array("q", bytes(8 * _STATE_SIZE))
         while True:
-            self.position = walk_across(state, self.data, self.position)
+            self.position = walk_across(state, self.data, self.position, most)
             if state[0] == _DONE:
                 break
             if not self.next_chunk():

@@ -91,7 +91,14 @@ class StreamsGroupMetadataValue(TopLevel):
     LATEST_VERSION: ClassVar[int] = 0
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    __slots__ = ("epoch", "metadata_hash", "validated_topology_epoch", "last_assignment_configs")
+    __slots__ = (
+        "epoch",
+        "metadata_hash",
+        "validated_topology_epoch",
+        "last_assignment_configs",
+        "stored_description_topology_epoch",
+        "failed_description_topology_epoch",
+    )
 
     def __init__(
         self,
@@ -100,6 +107,8 @@ class StreamsGroupMetadataValue(TopLevel):
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
         last_assignment_configs: list[LastAssignmentConfig] | None = EMPTY,
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
@@ -107,6 +116,8 @@ class StreamsGroupMetadataValue(TopLevel):
         self.last_assignment_configs: list[LastAssignmentConfig] | None = (
             [] if last_assignment_configs is EMPTY else last_assignment_configs
         )
+        self.stored_description_topology_epoch = stored_description_topology_epoch
+        self.failed_description_topology_epoch = failed_description_topology_epoch
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
@@ -165,6 +176,8 @@ def _read_StreamsGroupMetadataValue(buf: Buffer, pos: int, version: int) -> tupl
     self = new(StreamsGroupMetadataValue)
     self.validated_topology_epoch = -1
     self.last_assignment_configs = []
+    self.stored_description_topology_epoch = -1
+    self.failed_description_topology_epoch = -1
     self.epoch, self.metadata_hash, n = _unpack_iqB(buf, pos)
     pos += 12
     if not n:
@@ -194,6 +207,16 @@ def _read_StreamsGroupMetadataValue(buf: Buffer, pos: int, version: int) -> tupl
                     add_last_assignment_configs(last_assignment_configs_item)
             if pos != end:
                 raise bad_tag_size(tag)
+        elif tag == 2:
+            (self.stored_description_topology_epoch,) = _unpack_i(buf, pos)
+            pos += 4
+            if pos != end:
+                raise bad_tag_size(tag)
+        elif tag == 3:
+            (self.failed_description_topology_epoch,) = _unpack_i(buf, pos)
+            pos += 4
+            if pos != end:
+                raise bad_tag_size(tag)
         else:
             pos = end
     return self, pos
@@ -215,6 +238,10 @@ def _write_StreamsGroupMetadataValue(m: StreamsGroupMetadataValue, write: Write,
             for last_assignment_configs_item in m.last_assignment_configs:
                 _write_LastAssignmentConfig(last_assignment_configs_item, parts.append, version)
         tags.append((1, b"".join(parts)))
+    if m.stored_description_topology_epoch != -1:
+        tags.append((2, _pack_i(m.stored_description_topology_epoch)))
+    if m.failed_description_topology_epoch != -1:
+        tags.append((3, _pack_i(m.failed_description_topology_epoch)))
     if tags:
         write_tags(write, tags)
     else:

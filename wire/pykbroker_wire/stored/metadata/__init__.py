@@ -84,6 +84,9 @@ if TYPE_CHECKING:
     from pykbroker_wire.stored.metadata.unregister_broker_record import (
         UnregisterBrokerRecord as UnregisterBrokerRecord,
     )
+    from pykbroker_wire.stored.metadata.unregister_controller_record import (
+        UnregisterControllerRecord as UnregisterControllerRecord,
+    )
     from pykbroker_wire.stored.metadata.user_scram_credential_record import (
         UserScramCredentialRecord as UserScramCredentialRecord,
     )
@@ -117,6 +120,7 @@ _MODULES = {
     "TopicRecord": "topic_record",
     "UnfenceBrokerRecord": "unfence_broker_record",
     "UnregisterBrokerRecord": "unregister_broker_record",
+    "UnregisterControllerRecord": "unregister_controller_record",
     "UserScramCredentialRecord": "user_scram_credential_record",
     "ZkMigrationStateRecord": "zk_migration_state_record",
 }
@@ -149,6 +153,7 @@ _RECORDS = {
     26: "RemoveDelegationTokenRecord",
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
+    29: "UnregisterControllerRecord",
 }
 
 
