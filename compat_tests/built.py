@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testkit import needs
 from testkit.kept import kept
-from testkit.oracle.kafka import kafka_libs, resolved
+from testkit.oracle.kafka import KAFKA, kafka_libs, resolved
 
 GO = (1, 26)
 
@@ -44,16 +44,17 @@ def go_program(module: Path) -> Path:
     )
 
 
-def java_classes(*sources: Path, pom: Path | None = None) -> list[Path]:
-    """Return the class path with compiled sources; `pom` names jars beyond Apache Kafka's own."""
+def java_classes(*sources: Path, pom: Path | None = None, version: str = KAFKA) -> list[Path]:
+    """Return the class path with sources that are compiled against a release of Apache Kafka; `pom` names jars beyond
+    its own."""
     more = [resolved(pom) / "*"] if pom is not None else []
-    path = os.pathsep.join([f"{kafka_libs()}/*", *map(str, more)])
+    path = os.pathsep.join([f"{kafka_libs(version)}/*", *map(str, more)])
 
     def make(folder: Path) -> None:
         javac = needs.program("javac")
         run([javac, "-Xlint:all,-try,-processing", "-Werror", "-cp", path, "-d", str(folder), *map(str, sources)])
 
-    return [built("java", sources, make), *more]
+    return [built("java" if version == KAFKA else f"java-{version}", sources, make), *more]
 
 
 def npm_packages(folder: Path) -> Path:

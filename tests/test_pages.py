@@ -39,7 +39,7 @@ def test_every_link_leads_to_a_file() -> None:
 
 
 def test_the_readme_counts_the_apis() -> None:
-    (count,) = re.findall(r"(\d+) of Apache Kafka 4\.3\.1's \d+ APIs", (ROOT / "README.md").read_text(encoding="utf-8"))
+    (count,) = re.findall(r"(\d+) of Apache Kafka 4\.4\.0's \d+ APIs", (ROOT / "README.md").read_text(encoding="utf-8"))
     (generated,) = re.findall(r"^(\d+) of Apache Kafka", (DOCS / "apis.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert count == generated
     assert int(count) <= len(TABLE)

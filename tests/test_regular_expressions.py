@@ -22,7 +22,7 @@ from pykbroker.dispatch import request_log
 from pykbroker.entry import failures
 from pykbroker.metadata import topic_names
 from pykbroker.sasl import scram
-from pykbroker.security import client_software
+from pykbroker.security import client_software, host_ranges
 from pykbroker.tls import stores
 from tests.growth import assert_grows_no_faster
 from tests.parsed import parsed
@@ -103,6 +103,12 @@ MET: Final = {
     "pykbroker.entry.failures._STEERS": Met(failures.one_line, ("\n", "a", "\x1b[", "\u2028a")),
     "pykbroker.metadata.topic_names._LEGAL": Met(topic_names._LEGAL.fullmatch, ("a", ".")),
     "pykbroker.security.client_software._SOFTWARE": Met(client_software._SOFTWARE.fullmatch, ("a", "-", "a-", ".")),
+    "pykbroker.security.host_ranges._IPV4_RANGE": Met(
+        host_ranges._IPV4_RANGE.fullmatch, ("1", ".", "1.1.1.1/", "1.", "/")
+    ),
+    "pykbroker.security.host_ranges._IPV6_RANGE": Met(
+        host_ranges._IPV6_RANGE.fullmatch, ("[", ":", "a:", "a%", "%", "]", "::/", "1", "a%a/")
+    ),
     "pykbroker.sasl.scram._CLIENT_FIRST": Met(
         scram._CLIENT_FIRST.fullmatch, ("n,,n=", "a", "n,,n=a,r=", ",a=b", "n,a=", "=2C")
     ),

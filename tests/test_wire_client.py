@@ -159,7 +159,7 @@ def test_a_frame_has_the_client_id_of_its_connection(connected: ToNode) -> None:
         if number > 1:
             wire.client_id = name
         header, _ = RequestHeader.decode(wire.frame(REQUEST)[4:])
-        assert (header.api_key, header.version, header.correlation_id, header.client_id) == (18, 4, number, name)
+        assert (header.api_key, header.version, header.correlation_id, header.client_id) == (18, 5, number, name)
 
 
 @pytest.mark.parametrize("flexible", [False, True])

@@ -92,7 +92,6 @@ _COMMITTED = [
     }
     for name in (MINE, OTHER)
 ]
-_TXN_COMMITTED = [{"name": topic["name"], "partitions": topic["partitions"]} for topic in _COMMITTED]
 _OLD_OFFSETS = [{"name": name, "partition_indexes": [0]} for name in (MINE, OTHER)]
 _OFFSETS = [{"name": name, "topic_id": f"id:{name}", "partition_indexes": [0]} for name in (MINE, OTHER)]
 _QUORUM = {"partition_index": 0, "leader_id": 1, "leader_epoch": 1}
@@ -443,7 +442,7 @@ CASES: Final[tuple[Case, ...]] = (
     Case(K.END_TXN, _PRODUCER, (TXN,)),
     Case(
         K.TXN_OFFSET_COMMIT,
-        {**_PRODUCER, "group_id": MINE, "generation_id": 1, "member_id": "gone", "topics": _TXN_COMMITTED},
+        {**_PRODUCER, "group_id": MINE, "generation_id_or_member_epoch": 1, "member_id": "gone", "topics": _COMMITTED},
         (TXN, GROUP, TOPIC),
     ),
     Case(
@@ -510,6 +509,7 @@ CASES: Final[tuple[Case, ...]] = (
         (CLUSTER,),
     ),
     Case(K.UNREGISTER_BROKER, {"broker_id": 77}, (CLUSTER,)),
+    Case(K.UNREGISTER_CONTROLLER, {"controller_id": 77}, (CLUSTER,)),
     Case(K.DESCRIBE_CLIENT_QUOTAS, {"components": [], "strict": False}, (CLUSTER,)),
     Case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": "nobody"}]}, (CLUSTER,), on=On.BROKER),
     Case(
@@ -570,7 +570,16 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(K.BROKER_HEARTBEAT, {"broker_id": 77, "broker_epoch": 5}, (CLUSTER,)),
     Case(K.ALLOCATE_PRODUCER_IDS, {"broker_id": 1, "broker_epoch": 1_000_000}, (CLUSTER,)),
-    Case(K.CONTROLLER_REGISTRATION, {"controller_id": 77, "incarnation_id": b"i" * 16}, (CLUSTER,)),
+    Case(
+        K.CONTROLLER_REGISTRATION,
+        {
+            "controller_id": 77,
+            "incarnation_id": b"i" * 16,
+            # So that features may still be updated while it is registered.
+            "features": [{"name": "metadata.version", "min_supported_version": 1, "max_supported_version": 99}],
+        },
+        (CLUSTER,),
+    ),
     Case(K.ASSIGN_REPLICAS_TO_DIRS, {"broker_id": 1, "broker_epoch": 1_000_000}, (CLUSTER,)),
     Case(
         K.ADD_RAFT_VOTER,

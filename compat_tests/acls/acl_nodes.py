@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from compat_tests.acls.acl_cases import (
@@ -31,12 +32,13 @@ from compat_tests.differential.session import NOW_MS, Step
 from compat_tests.node import Node, Pykbroker
 from compat_tests.sasl.secured import MODULES, Ports
 from pykbroker.dispatch.rows import On
+from pykbroker.metadata.features import METADATA_VERSION_DEFAULT, metadata_version_name
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import decode_response
 from pykbroker_wire.messages.create_acls import CreateAclsRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
 from testkit.nodes.wire import Wire
-from testkit.oracle.kafka import ApacheKafka
+from testkit.oracle.kafka import NEWEST, ApacheKafka
 
 PATIENCE_S = 30.0
 ANSWER_TIMEOUT_S = 8.0
@@ -211,7 +213,7 @@ class GuardedNode:
                 each.error_code for topic in found for each in (topic, *topic.partitions)
             )
 
-        self._until(served)
+        self.until(served)
 
     def _until_done(
         self,
@@ -222,9 +224,9 @@ class GuardedNode:
         client: AclClient = ADMIN,
         on: On = On.BROKER,
     ) -> None:
-        self._until(lambda: not failed(self.ask(client, api, version, values, on)))
+        self.until(lambda: not failed(self.ask(client, api, version, values, on)))
 
-    def _until(self, holds: Callable[[], bool]) -> None:
+    def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < deadline, self.node.tail()
@@ -258,7 +260,9 @@ def both_guarded() -> Iterator[tuple[GuardedNode, GuardedNode]]:
     users = " ".join(f'user_{client.name}="{client.password}"' for client in (ADMIN, *CLIENTS))
     with ExitStack() as stack:
         made = []
-        for kind in (ApacheKafka, Pykbroker):
+        # With the levels with which pykbroker begins.
+        levels = ["--release-version", metadata_version_name(METADATA_VERSION_DEFAULT)]
+        for kind in (partial(ApacheKafka, version=NEWEST, format_args=levels), Pykbroker):
             ports = Ports.free()
             more = {**CONFIG, "sasl.enabled.mechanisms": "PLAIN"}
             config = ports.config(more)

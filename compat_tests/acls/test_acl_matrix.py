@@ -20,6 +20,9 @@ from compat_tests.differential.plain import flatten
 from compat_tests.differential.session import Step
 from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
+from pykbroker.metadata.features import METADATA_VERSION, METADATA_VERSION_LATEST
+from pykbroker.security.acl import PatternType, Permission
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from testkit.oracle.kafka import kafka_libs
@@ -109,3 +112,43 @@ def test_each_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: 
 @pytest.mark.parametrize(("case", "on"), WHERE)
 def test_each_client_in_each_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: On) -> None:
     check(guarded, case, on, CLIENTS, versions(case))
+
+
+RANGES = ("127.0.0.0/8", "127.9.9.9/8", "127.0.0.1/32", "::/0", "2001:DB8::/32", "10.0.0.0/33", "10.0.0/8", "x/8", "/")
+
+
+def test_ranges_of_addresses(guarded: tuple[GuardedNode, GuardedNode]) -> None:
+    """KIP-1276: which hosts of ACLs are accepted at which metadata.version, and whom they mean. It is the last test,
+    because the nodes are at the levels of 4.4 afterwards."""
+
+    def creation(host: str, permission: Permission = Permission.ALLOW) -> dict[str, Any]:
+        return {
+            "resource_type": Resource.CLUSTER,
+            "resource_name": CLUSTER_NAME,
+            "resource_pattern_type": PatternType.LITERAL,
+            "principal": f"User:{NONE.name}",
+            "host": host,
+            "operation": Operation.DESCRIBE_CONFIGS,
+            "permission_type": permission,
+        }
+
+    def created(node: GuardedNode, *creations: dict[str, Any]) -> list[int]:
+        answer = node.ask(EVERYTHING, "CreateAcls", 3, {"creations": list(creations)})
+        return [result.error_code for result in answer.results]
+
+    def allowed(node: GuardedNode) -> bool:
+        return not node.ask(NONE, "ListConfigResources", 1, {}).error_code
+
+    hosts = [creation(host) for host in (*RANGES, "", "10.0.0.1")]
+    unmet, invalid = ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST
+    for node in guarded:
+        assert created(node, *hosts[:-1]) == [unmet] * len(RANGES) + [invalid]
+        level = {"feature": METADATA_VERSION, "max_version_level": METADATA_VERSION_LATEST, "upgrade_type": 1}
+        updated = node.ask(EVERYTHING, "UpdateFeatures", 2, {"feature_updates": [level], "timeout_ms": 20_000})
+        assert updated.error_code == 0
+        assert not allowed(node)
+        assert created(node, creation("10.0.0.0/8"), creation("::/0")) == [0, 0]
+        assert created(node, *hosts) == [0] * 5 + [invalid] * 5 + [0]
+        node.until(lambda node=node: allowed(node))  # type: ignore[misc]
+        assert created(node, creation("126.0.0.0/7", Permission.DENY)) == [0]
+        node.until(lambda node=node: not allowed(node))  # type: ignore[misc]

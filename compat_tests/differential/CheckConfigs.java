@@ -47,7 +47,7 @@ public class CheckConfigs {
                 return null;
             }
             case "dynamic":
-                DynamicBrokerConfig.validateConfigs(properties(one.get("properties")), one.get("perBroker").asBoolean());
+                DynamicBrokerConfig.validateConfigs(new Properties(), properties(one.get("properties")), one.get("perBroker").asBoolean());
                 return null;
             case "properties": {
                 Properties parsed = new Properties();

@@ -9,18 +9,19 @@ from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALU
 from compat_tests.differential.scripts import ONE_STOPPED, SCRIPTS, THREE_NODES
 from compat_tests.three_nodes.printed import DIFFERENCES
 from pykbroker import generated_page
-from testkit.oracle.kafka import KAFKA
+from testkit.oracle.kafka import KAFKA, NEWEST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "differential.md"
 HEAD = f"""# Compared with Apache Kafka, field by field
 
 Written by `python -m compat_tests.differential.docs`; do not edit.
 
-`compat_tests/differential` sends the same requests to Apache Kafka {KAFKA} and to pykbroker: good and bad ones, in
+`compat_tests/differential` sends the same requests to Apache Kafka {NEWEST} and to pykbroker: good and bad ones, in
 every version of every API that a broker listener serves. Both nodes are fresh, with the same server.properties and the
-same finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty
-are always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the
-script raises while the nodes run, a delayed first rebalance, other policies of migration.
+same finalised features, which are those of Apache Kafka {KAFKA}. The decoded answers are compared field by field. Error
+codes, defaults, and null versus empty are always compared. Some scripts have a pair of nodes of another kind
+(`nodes.py`): features at level 0, which the script raises while the nodes run, a delayed first rebalance, other
+policies of migration.
 
 `records_*` compare what is written instead of what is answered. They decode the records of `__consumer_offsets` and
 `__transaction_state`, and compare each with its version and the header of its batch. They also compare whether encoding
@@ -31,9 +32,11 @@ test, even where both nodes agree. Where a node must close the connection, the s
 must.
 
 Not asked at all is what pykbroker answers better on purpose: where Apache Kafka says -1, never answers, or stores what
-nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. There are two
+nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. There are three
 more. With a timeout of 0 in CreateTopics and DeleteTopics Kafka says REQUEST_TIMED_OUT and may do it or not; pykbroker
 does it and says so. With negative sizes in Fetch Kafka says -1 or nothing at all; pykbroker takes them for 0.
+Two assignors of a consumer group may have the same number of votes. Kafka {NEWEST} may then raise the group epoch at
+each heartbeat; pykbroker raises it only when a heartbeat changes which assignor the group has.
 
 Everything else that is not compared is in the three tables here: fields of one API, values of a node's own in all APIs,
 and whole entries.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compat_tests.node import ADDRESS
 from testkit import needs
-from testkit.oracle.kafka import SINGLE_NODE, ApacheKafka
+from testkit.oracle.kafka import NEWEST, SINGLE_NODE, ApacheKafka
 from testkit.ports import steady_port
 
 CONFIG = {
@@ -102,7 +102,7 @@ def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="kafka-differential-") as folder, ExitStack() as stack:
         paths = kind.paths(Path(folder))
         config = {**CONFIG, **kind.config, "log.dirs": ",".join(map(str, paths))}
-        kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=_features(kind)))
+        kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=_features(kind), version=NEWEST))
         side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, paths), kafka.log_file)
         side.texts[f"localhost:{kafka.controller_port}"] = "‹controller›"
         yield side

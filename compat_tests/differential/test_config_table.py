@@ -51,7 +51,7 @@ def kafka_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("scope", "ours", "count"), [("broker", BROKER_KEYS, 360), ("topic", TOPIC_KEYS, 34), ("group", GROUP_KEYS, 17)]
+    ("scope", "ours", "count"), [("broker", BROKER_KEYS, 379), ("topic", TOPIC_KEYS, 38), ("group", GROUP_KEYS, 27)]
 )
 def test_every_key(kafka: Any, scope: str, ours: dict[str, Key], count: int) -> None:
     assert len(kafka[scope]) == count

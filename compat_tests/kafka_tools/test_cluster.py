@@ -43,7 +43,8 @@ def test_features_are_described(tools: Tools) -> None:
     found = {
         name: (least, most, final)
         for name, least, most, final in re.findall(
-            r"Feature: (\S+)\s+SupportedMinVersion: (\S+)\s+SupportedMaxVersion: (\S+)\s+FinalizedVersionLevel: (\S+)",
+            r"Feature: (\S+)\s+SupportedMinVersion: (\S+)\s+"
+            r"SupportedMaxVersion: ((?:UNKNOWN )?\S+)\s+FinalizedVersionLevel: (\S+)",
             tools.run("FeatureCommand", "describe"),
         )
     }

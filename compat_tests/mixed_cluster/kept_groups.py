@@ -193,7 +193,7 @@ def listed(asker: Asker) -> dict[str, tuple[str, str, str]]:
 
 
 def delete(asker: Asker, group: str) -> int:
-    code: int = asker.ask(DeleteGroupsRequest(groups_names=[group])).results[0].error_code
+    code: int = asker.ask(DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code
     return code
 
 

@@ -30,7 +30,7 @@ from pykbroker_wire.primitives import uuid_to_str
 from testkit import needs
 from testkit.nodes.nodes import Nodes, eventually
 from testkit.nodes.wire import Wire
-from testkit.oracle.kafka import broker_command, run_tool
+from testkit.oracle.kafka import KAFKA, broker_command, run_tool
 from testkit.ports import steady_port
 from testkit.standing_still import standing_still
 
@@ -90,10 +90,12 @@ class Cluster(Nodes):
         listeners: Mapping[int, str] | None = None,
         host: str = "localhost",
         prefix: Sequence[str] = (),
+        kafka: str = KAFKA,
     ) -> None:
         """`settings` are those of every member, `own` additional ones of some. A broker has `directories` log.dirs:
         with two it reports to the controller which of them has a replica (KIP-858). `listeners`: a further one of a
-        member. `host`: the host in `listeners`. `prefix`: a command in front of the one that starts a member."""
+        member. `host`: the host in `listeners`. `prefix`: a command in front of the one that starts a member.
+        `kafka`: the release of the members of Apache Kafka."""
         self.members = dict(members)
         self.quorum = quorum
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
@@ -109,6 +111,7 @@ class Cluster(Nodes):
         self._listeners = dict(listeners or {})
         self._host = host
         self._prefix = tuple(prefix)
+        self._kafka = kafka
         for number in members:
             (self.folder / str(number)).mkdir()
             self._write(number)
@@ -217,7 +220,7 @@ class Cluster(Nodes):
         if self.quorum == "joining":
             arguments += ["--standalone" if number == self.controllers[0] else "--no-initial-controllers"]
         if own_tools and member.kind == "kafka":
-            run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S)
+            run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S, version=self._kafka)
         else:
             command, environment = self._pykbroker(number)
             subprocess.run(
@@ -236,7 +239,7 @@ class Cluster(Nodes):
         for number in numbers:
             assert number not in self.running, f"node {number} runs"
             if self.members[number].kind == "kafka":
-                command, environment = _apache_kafka(), dict(os.environ)
+                command, environment = _apache_kafka(self._kafka), dict(os.environ)
             else:
                 command, environment = self._pykbroker(number)
                 command += ["start", "--log-level", _our_level()]
@@ -409,11 +412,11 @@ class _Process:
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-60:])
 
 
-def _apache_kafka() -> list[str]:
+def _apache_kafka(version: str) -> list[str]:
     level = os.environ.get("PYKBROKER_COMPAT_KAFKA_LOG", "info")
     levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name in ("kafka", "org.apache.kafka", "state")]
     dated = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
-    return broker_command([*SMALL_JVM, *levels, *dated])
+    return broker_command([*SMALL_JVM, *levels, *dated], version)
 
 
 def _our_level() -> str:

@@ -73,7 +73,7 @@ def test_both_are_members_at_the_default_features(cluster: Cluster) -> None:
     """A feature that is not served here (streams.version) is finalised, and keeps no broker out."""
     finalised = {}
     for number, wire in cluster.wires():
-        answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+        answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
         finalised[number] = {f.name: f.max_version_level for f in answer.finalized_features}
     assert finalised == {number: {**BOOTSTRAP_LEVELS, KRAFT_VERSION: 1} for number in BROKERS}
 

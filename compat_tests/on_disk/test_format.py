@@ -64,9 +64,9 @@ FORMATS = [
 ]
 REFUSED = [
     case("--standalone --release-version 3.2"),
-    case("--standalone --release-version 4.4-IV0"),
+    case("--standalone --release-version 4.5-IV0"),
     case("--standalone --release-version 4.3 --feature metadata.version=30"),
-    case("--standalone --feature metadata.version=31"),
+    case("--standalone --feature metadata.version=34"),
     case("--standalone --feature kraft.version=0"),
     case("--standalone --feature kraft.version=2"),
     Case("--feature kraft.version=1", STATIC),

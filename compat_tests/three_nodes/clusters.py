@@ -21,6 +21,7 @@ from pykbroker_wire.messages.create_topics import (
 )
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
+from testkit.oracle.kafka import NEWEST
 
 TOOLS = "org.apache.kafka.tools"
 NUMBERS = (1, 2, 3)
@@ -165,7 +166,8 @@ def started(kind: Kind) -> Iterator[Both]:
 
 
 def _cluster(kind: Kind) -> Cluster:
-    cluster = Cluster({number: Member(kind) for number in NUMBERS}, settings=SETTINGS, own=OWN, directories=1)
+    members = {number: Member(kind) for number in NUMBERS}
+    cluster = Cluster(members, settings=SETTINGS, own=OWN, directories=1, kafka=NEWEST)
     levels = [word for name, level in NOT_SERVED.items() for word in ("--feature", f"{name}={level}")]
     cluster.format("--release-version", RELEASE, *levels)
     cluster.launch(*NUMBERS)

@@ -176,6 +176,12 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         ("MetadataShell",),
+        "the highest share.version of a node",
+        "Apache Kafka 4.4 has dead letter queues at level 2",
+        _replaced(r"\bshare\.version(=|: )0-[12]", r"share.version\g<1>0-‹highest›"),
+    ),
+    Difference(
+        ("MetadataShell",),
         "incarnation ids",
         "the two halves of a combined node share one in pykbroker, and each has its own in Apache Kafka",
         _replaced(r"\bincarnationId=[\w-]{22}", "incarnationId=‹id›"),

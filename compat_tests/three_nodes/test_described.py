@@ -127,7 +127,7 @@ def test_features_go_down_and_up(both: Both) -> None:
         features("upgrade", f"{name}={level}")
     for refused in ("kraft.version=0", "metadata.version=29", "metadata.version=6", "no.such.feature=1"):
         assert "ended with 1" in features("downgrade", refused)
-    for refused in ("metadata.version=31", "share.version=2", "group.version=2"):
+    for refused in ("metadata.version=34", "transaction.version=3", "group.version=2"):
         assert "ended with 1" in features("upgrade", refused)
     assert "ended with 1" in both.same("FeatureCommand", "downgrade", "--release-version", "4.0")
     unsafe = ("downgrade", "--unsafe", "--release-version", "4.0")

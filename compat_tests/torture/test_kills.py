@@ -196,7 +196,7 @@ class Torture:
         session = Session("torture", self.node.bootstrap, {})
         try:
             asked = ApiVersionsRequest(client_software_name="torture", client_software_version="1")
-            levels = {one.name: one.max_version_level for one in session.ask(asked).finalized_features}
+            levels = {one.name: one.max_version_level for one in session.ask(asked, 4).finalized_features}
         finally:
             session.close()
         assert levels["eligible.leader.replicas.version"] == 1

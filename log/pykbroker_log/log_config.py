@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pykbroker_wire.records.compression import Codec
 
 MAX_INT64 = (1 << 63) - 1
+#: the largest array that Java allocates
+MAX_ARRAY_BYTES = (1 << 31) - 9
 
 
 class AppendOrigin(enum.Enum):
@@ -68,6 +70,7 @@ class LogConfig:
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = MAX_ARRAY_BYTES
     cleanup_policy: frozenset[str] = frozenset(("delete",))
     message_timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: int = MAX_INT64
@@ -142,6 +145,7 @@ _TOPIC_KEYS = {
     "retention.ms": "retention_ms",
     "retention.bytes": "retention_bytes",
     "max.message.bytes": "max_message_bytes",
+    "max.decompressed.message.bytes": "max_decompressed_message_bytes",
     "cleanup.policy": "cleanup_policy",
     "message.timestamp.type": "message_timestamp_type",
     "message.timestamp.before.max.ms": "timestamp_before_max_ms",

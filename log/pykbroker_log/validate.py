@@ -356,7 +356,9 @@ def _check_records(
     _, _, _, _, _, attributes, _, base_timestamp, _, _, _, _, count = fields
     try:
         if attributes & CODEC_MASK:
-            walked = walk_stream(stream(attributes & CODEC_MASK, view[HEADER_SIZE:], limit), count)
+            # As in Apache Kafka 4.4, only records of compressed batches have a limit of their own.
+            chunks = stream(attributes & CODEC_MASK, view[HEADER_SIZE:], limit)
+            walked = walk_stream(chunks, count, config.max_decompressed_message_bytes)
         else:
             # Python indexes bytes a third faster than a view, and copying 1 MB costs 60 us against 1 ms of walking.
             walked = walk(view if COMPILED else bytes(view), HEADER_SIZE, 0, count)

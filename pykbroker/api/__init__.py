@@ -92,6 +92,7 @@ TABLE: tuple[ServedApi, ...] = (
     ServedApi(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, On.BROKER),
     ServedApi(ApiKey.ALTER_SHARE_GROUP_OFFSETS, On.BROKER),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_OFFSETS, On.BROKER),
+    ServedApi(ApiKey.UNREGISTER_CONTROLLER, On.BOTH, forward=True),
 )
 
 

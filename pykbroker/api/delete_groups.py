@@ -1,6 +1,7 @@
-"""DeleteGroups, versions 0-2. KIP-229.
+"""DeleteGroups, versions 0-3. KIP-229, KIP-1331 (an error message for each group, version 3).
 
-It deletes empty groups, with all their offsets.
+It deletes empty groups, with all their offsets. The error messages are null, because in Apache Kafka only a plugin for
+the topologies of streams groups has one, and this broker runs no such plugin.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""TxnOffsetCommit, versions 0-5. KIP-98, KIP-447 (members, from version 3), KIP-890 (adds its partition, version 5).
+"""TxnOffsetCommit, versions 0-6. KIP-98, KIP-447 (members), KIP-890 (adds its partition), KIP-1319 (topic ids).
 
 It commits offsets of any group in a transaction; the offsets are invisible until the transaction's marker. From version
 3 on the member's generation is checked. The transaction's coordinator verifies the group's partition, or, for clients
-of transaction.version 2, adds it.
+of transaction.version 2 (from version 5 on), adds it. Version 6 names topics by their ids.
 """
 
 from __future__ import annotations
 
-from pykbroker.coordinator.group.transactional import refused
+from pykbroker.coordinator.group.transactional import TOPIC_IDS_FROM, refused
 from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may, may_read_topic
@@ -32,11 +32,14 @@ def handle(ctx: BrokerContext, request: TxnOffsetCommitRequest) -> Later[TxnOffs
     if not may(ctx, Operation.READ, request.group_id):
         return _refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     image = ctx.services.metadata.image.topics
+    by_id = ctx.api_version >= TOPIC_IDS_FROM
     answered: list[TxnOffsetCommitResponseTopic] = []
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        known = image.by_name.get(topic.name)
-        if not may_read_topic(ctx, topic.name):
+        known = image.by_id.get(topic.topic_id) if by_id else image.by_name.get(topic.name)
+        if known is None and by_id:
+            answered.append(refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not may_read_topic(ctx, topic.name if known is None else known.name):
             answered.append(refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif known is None:
             answered.append(refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -46,12 +49,12 @@ def handle(ctx: BrokerContext, request: TxnOffsetCommitRequest) -> Later[TxnOffs
                 missing = [asked for asked in topic.partitions if asked.partition_index not in known.partitions]
                 answered.append(
                     refused(
-                        TxnOffsetCommitRequestTopic(name=topic.name, partitions=missing),
+                        TxnOffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=missing),
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     )
                 )
             if there:
-                accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
+                accepted.append(TxnOffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=there))
     if not accepted:
         return TxnOffsetCommitResponse(topics=answered)
     committed = ctx.services.groups.commit_in_transaction(
@@ -76,15 +79,19 @@ def _answer(
                     answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if not answered:
         return response
-    by_name = {topic.name: topic for topic in answered}
+    before_it = {_key(topic, version): topic for topic in answered}
     for topic in response.topics:
-        before = by_name.get(topic.name)
+        before = before_it.get(_key(topic, version))
         if before is None:
-            by_name[topic.name] = topic
+            before_it[_key(topic, version)] = topic
             answered.append(topic)
         else:
             before.partitions += topic.partitions
     return TxnOffsetCommitResponse(topics=answered)
+
+
+def _key(topic: TxnOffsetCommitResponseTopic, version: int) -> str | bytes:
+    return topic.topic_id if version >= TOPIC_IDS_FROM else topic.name
 
 
 HANDLERS = Handlers(handle)

@@ -37,11 +37,15 @@ _ORDERED: Final = tuple(
     ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
     ("group.share.max.size", "group.share.max.share.sessions"),
     ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    ("group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"),
+    ("group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms"),
     ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
 )
 _ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
+RACK_TAGS: Final = "group.streams.rack.aware.assignment.tags"
+_STREAMS_ASSIGNOR: Final = "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor"
 # Key -> the values that it may have (the short name of an assignor, or its class in Apache Kafka) -> the short name.
 _ASSIGNORS: Final = {
     "group.consumer.assignors": {
@@ -51,6 +55,7 @@ _ASSIGNORS: Final = {
         _ASSIGNOR_PACKAGE + "RangeAssignor": "range",
     },
     "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
+    "group.streams.assignors": {"sticky": "sticky", _STREAMS_ASSIGNOR: "sticky"},
 }
 #: The class that keeps the state of share groups at share coordinators. Apache Kafka also has one that keeps no state.
 SHARE_PERSISTER: Final = "org.apache.kafka.server.share.persister.DefaultStatePersister"
@@ -81,6 +86,9 @@ def check_all(config: Config) -> list[str]:
         _below(config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms")
     for name in _ASSIGNORS:
         assignors(config, name)
+    tags = config.overrides().get(RACK_TAGS)
+    if tags is not None and has_repeated(tags):
+        raise _wrong(config, RACK_TAGS, "it must not contain a tag twice")
     if "classic" not in (kind.lower() for kind in config.list("group.coordinator.rebalance.protocols")):
         raise _wrong(
             config, "group.coordinator.rebalance.protocols", "Disabling the 'classic' protocol is not supported"
@@ -100,6 +108,12 @@ def check_all(config: Config) -> list[str]:
     return warnings
 
 
+def has_repeated(tags: str) -> bool:
+    """Return True if an element is twice in the text of a list. A list that was read no longer shows it."""
+    names = [tag.strip() for tag in tags.split(",")]
+    return len(set(names)) != len(names)
+
+
 def check_cordoned(config: Config) -> None:
     """Check `cordoned.log.dirs`, also for a dynamic change."""
     cordoned = config.optional_list("cordoned.log.dirs") or ()
@@ -116,7 +130,7 @@ def check_cordoned(config: Config) -> None:
 
 
 def assignors(config: Config, name: str) -> tuple[str, ...]:
-    """Return the short names of the assignors in `group.consumer.assignors` or `group.share.assignors`."""
+    """Return the short names of the assignors in a key such as `group.consumer.assignors`."""
     known = _ASSIGNORS[name]
     for entry in config.list(name):
         if entry not in known:

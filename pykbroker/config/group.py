@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pykbroker.config.checks import assignors, has_repeated
 from pykbroker.config.key_table import GROUP_KEYS, GROUP_SYNONYMS, STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value
 from pykbroker.config.typed_config import Config
@@ -20,12 +21,16 @@ def _bounds() -> dict[str, tuple[str | None, str | None]]:
         kind, _, noun = name.partition(".")
         low, high = f"group.{kind}.min.{noun}", f"group.{kind}.max.{noun}"
         if low in STATIC_KEYS:
-            found[name] = (low, high)
-    found["streams.num.standby.replicas"] = (None, "group.streams.max.standby.replicas")
+            found[name] = (low, high if high in STATIC_KEYS else None)
+    for kind in ("standby", "warmup"):
+        found[f"streams.num.{kind}.replicas"] = (None, f"group.streams.max.{kind}.replicas")
     return found
 
 
 BOUNDS: Final = _bounds()
+_ASSIGNOR: Final = "streams.assignor.name"
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
+_TAGS: Final = "streams.rack.aware.assignment.tags"
 
 
 def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Value]:
@@ -34,6 +39,8 @@ def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Valu
     for name, key in GROUP_KEYS.items():
         if name in overrides:
             values[name] = key.parse(overrides[name])
+        elif name == _ASSIGNOR:
+            values[name] = assignors(config, GROUP_SYNONYMS[name])[0]
         elif name in GROUP_SYNONYMS:
             values[name] = config[GROUP_SYNONYMS[name]]
         else:
@@ -67,7 +74,15 @@ def validate_group_overrides(config: Config, overrides: Mapping[str, str | None]
         if name not in GROUP_KEYS:
             raise ConfigError(f"Unknown group config name: {name}")
     values = group_values(config, {name: text for name, text in overrides.items() if text is not None})
+    if overrides.get(_TAGS) is not None and has_repeated(overrides[_TAGS] or ""):
+        raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.")
+    if _ASSIGNOR in overrides and values[_ASSIGNOR] not in assignors(config, GROUP_SYNONYMS[_ASSIGNOR]):
+        raise ConfigError(f"{_ASSIGNOR} '{values[_ASSIGNOR]}' is not one of the assignors of this broker.")
+    if str(values[_DEAD_LETTERS]).startswith("__"):
+        raise ConfigError(f"{_DEAD_LETTERS}: DLQ topic name must not start with '__'")
     for name, (low, high) in BOUNDS.items():
+        if name not in overrides:
+            continue
         value = _int(values, name)
         if low is not None and value < config.int(low):
             raise ConfigError(f"{name} ({value}) must be greater than or equal to {low} ({config.int(low)})")

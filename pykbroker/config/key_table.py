@@ -1,8 +1,8 @@
-"""The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.3.1, and a few of our own.
+"""The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.4.0, and a few of our own.
 
 Responsible for the set of keys and for their synonyms. kinds.py has the class of a row, and keys/ the rows, which say
 everything of a key. The texts stand above the rows as comments; the texts/ that are generated from them are loaded only
-when needed. Importing this module builds some 430 small objects and must stay cheap: the node is ready within 300 ms of
+when needed. Importing this module builds some 460 small objects and must stay cheap: the node is ready within 300 ms of
 process start.
 
 compat_tests/differential/test_config_table.py compares the table with the released jars.
@@ -30,7 +30,7 @@ _BROKER_AREAS: Final = (
 )
 
 BROKER_KEYS: Final[dict[str, Key]] = {key.name: key for keys in _BROKER_AREAS for key in keys}
-"""The 360 keys of Apache Kafka's server.properties."""
+"""The 379 keys of Apache Kafka's server.properties."""
 
 OWN_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.OWN}
 """Keys of pykbroker alone; every name starts with `pykbroker.`"""
@@ -63,6 +63,7 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
     "max.message.bytes": (("message.max.bytes", 1),),
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
     "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
@@ -71,6 +72,8 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
     "min.insync.replicas": (("min.insync.replicas", 1),),
     "preallocate": (("log.preallocate", 1),),
+    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
+    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),
@@ -85,7 +88,11 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 
 # Group key -> the broker key that gives its value if the group has none. A group key without a broker key is absent.
-GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS}
+GROUP_SYNONYMS: Final[dict[str, str]] = {
+    **{name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS},
+    # Its first assignor is the default of a group.
+    "streams.assignor.name": "group.streams.assignors",
+}
 
 _SYNONYM_CHAINS: Final = (
     ("log.roll.ms", "log.roll.hours"),

@@ -82,6 +82,8 @@ LOGIN_TIME: Final = "login time"
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
+#: the largest array that Java allocates
+MAX_ARRAY: Final = 2**31 - 9
 MAX_DOUBLE: Final = 1.7976931348623157e308
 HIDDEN: Final = "[hidden]"
 

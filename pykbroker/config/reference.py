@@ -29,7 +29,7 @@ _INTRODUCTION = """\
 
 # Configuration
 
-pykbroker takes Apache Kafka 4.3.1's configuration: the same keys, types, defaults and checks, in the same
+pykbroker takes Apache Kafka 4.4.0's configuration: the same keys, types, defaults and checks, in the same
 `server.properties`. A key that is not known is warned about; a value that is not allowed stops the start with a message
 that names the key, the value and what is allowed.
 

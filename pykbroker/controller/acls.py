@@ -12,11 +12,16 @@ from typing import Final, NamedTuple
 
 from pykbroker.controller.result import MAX_RECORDS_PER_USER_OPERATION, OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.features import METADATA_VERSION, metadata_version_name
 from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission, known
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.security.host_ranges import NoRange, parse_range
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel, random_uuid
 from pykbroker_wire.stored.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+#: metadata.version 4.4-IV1, the first with ranges of addresses as hosts (KIP-1276)
+HOST_RANGES_FROM: Final = 32
 
 
 class Removed(NamedTuple):
@@ -34,8 +39,9 @@ def create_acls(state: ControllerState, acls: Iterable[Acl]) -> Result[list[Verd
     new: set[Acl] = set()
     for acl in acls:
         wrong = _wrong(acl)
-        if wrong is not None:
-            verdicts.append(failure(ErrorCode.INVALID_REQUEST, wrong))
+        verdict = _check_host(state, acl.host) if wrong is None else failure(ErrorCode.INVALID_REQUEST, wrong)
+        if verdict.failed:
+            verdicts.append(verdict)
             continue
         verdicts.append(OK)
         if acl not in state.existing_acls and acl not in new:
@@ -128,6 +134,26 @@ def _wrong(acl: Acl) -> str | None:
             "(no colon is present separating the principal type from the principal name)"
         )
     return None
+
+
+def _check_host(state: ControllerState, host: str) -> Verdict:
+    """Check the host of a new ACL: an address, `*`, or a range of addresses (KIP-1276). As in Apache Kafka, a text
+    without `/` is not checked further."""
+    if not host:
+        return failure(ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")
+    if "/" not in host:
+        return OK
+    if state.metadata_version < HOST_RANGES_FROM:
+        name = metadata_version_name(HOST_RANGES_FROM)
+        return failure(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"CIDR-based ACL host patterns require {METADATA_VERSION} {name} or higher.",
+        )
+    try:
+        parse_range(host)
+    except NoRange as error:
+        return failure(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation '{host}': {error}")
+    return OK
 
 
 def _new_id(state: ControllerState) -> bytes:

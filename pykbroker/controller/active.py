@@ -31,7 +31,7 @@ from pykbroker.controller.offset_control import OffsetControl
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import Checkpoint, ControllerState
 from pykbroker.metadata.delta import MetadataDelta
-from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST
+from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_DEFAULT
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_log.log_config import StorageError
@@ -103,9 +103,9 @@ class ActiveController:
         own_incarnation: bytes | None = None,
         policies: Policies | None = None,
     ) -> None:
-        """`bootstrap` has the first records of a new cluster. Without it the first leader writes the newest
-        metadata.version, as Apache Kafka does for a directory without such records. `own_incarnation` is the
-        incarnation id of the broker half in this process, if there is one."""
+        """`bootstrap` has the first records of a new cluster. Without it the first leader writes the metadata.version
+        of new clusters, as Apache Kafka does for a directory without such records. `own_incarnation` is the incarnation
+        id of the broker half in this process, if there is one."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
@@ -113,7 +113,7 @@ class ActiveController:
         self._quorum = quorum
         self._config = config
         self._bootstrap = (
-            [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LATEST)]
+            [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_DEFAULT)]
             if bootstrap is None
             else list(bootstrap)
         )

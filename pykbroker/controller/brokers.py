@@ -34,6 +34,7 @@ from pykbroker_wire.stored.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
 from pykbroker_wire.stored.metadata.register_controller_record import ControllerEndpoint, ControllerFeature
@@ -42,6 +43,8 @@ FENCE = 1
 UNFENCE = -1
 IN_CONTROLLED_SHUTDOWN = 1
 PRODUCER_IDS_IN_BLOCK = 1_000
+#: metadata.version 4.4-IV2, the first with UnregisterControllerRecord (KIP-1312)
+UNREGISTERED_CONTROLLERS_FROM = 33
 _LAST_PRODUCER_ID = 2**63 - 1
 
 
@@ -349,6 +352,20 @@ def unregister_broker(state: ControllerState, broker_id: int) -> Result[None]:
     records.extend(leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), remove=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Result(None, records)
+
+
+def unregister_controller(state: ControllerState, controller_id: int) -> Result[None]:
+    if controller_id == state.node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+    if state.metadata_version < UNREGISTERED_CONTROLLERS_FROM:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "The metadata.version is too old to support controller unregistration."
+        )
+    if controller_id not in state.image.controllers:
+        raise KafkaError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+        )
+    return Result(None, [UnregisterControllerRecord(controller_id=controller_id)])
 
 
 class ProducerIdBlock(NamedTuple):

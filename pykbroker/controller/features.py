@@ -36,7 +36,7 @@ class Update(NamedTuple):
 
 
 #: Levels of metadata.version that changed the records' content. A downgrade below one of these levels would lose data.
-_CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30})
+_CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30, 32, 33})
 
 _DISABLED = VersionRange(0, 0)
 

@@ -69,7 +69,7 @@ def _alter(
         if wanted.replicas is None:
             change = _cancellation(state, topic, index, partition)
         else:
-            check_assignment(state, wanted.replicas)
+            check_assignment(state, wanted.replicas, kept=partition.replicas)
             if not may_change_factor:
                 _check_factor(partition, wanted.replicas)
             change = partition_change(state, topic, index, partition)

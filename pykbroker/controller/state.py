@@ -260,7 +260,7 @@ class ControllerState:
         it is fenced, because it is then expected to come back."""
         for broker in self.image.brokers.values():
             heartbeat = self.heartbeats.get(broker.id)
-            if broker.directories and set(broker.directories) <= set(broker.cordoned_directories):
+            if broker.is_cordoned:
                 continue
             leaves = broker.in_controlled_shutdown or (heartbeat is not None and heartbeat.shutting_down)
             if broker.fenced or not leaves:

@@ -181,15 +181,22 @@ def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None = None) -> None:
-    """Refuse impossible replicas that an administrator named. `replication_factor` is the required number of
-    replicas."""
+def check_assignment(
+    state: ControllerState, replicas: Sequence[int], replication_factor: int | None = None, *, kept: Sequence[int] = ()
+) -> None:
+    """Refuse impossible replicas that an administrator named. `replication_factor` is the required number of replicas.
+    `kept`: brokers that have a replica already, and keep it even if all their log directories are cordoned."""
     problem = None
-    unknown = min((broker for broker in replicas if broker not in state.image.brokers), default=None)
+    brokers = state.image.brokers
+    unknown = min((broker for broker in replicas if broker not in brokers), default=None)
+    cordoned = (broker for broker in replicas if broker in brokers and brokers[broker].is_cordoned)
+    closed = min((broker for broker in cordoned if broker not in kept), default=None)
     if not replicas:
         problem = "an empty replica list"
     elif unknown is not None:
         problem = f"broker {unknown}, but no such broker is registered"
+    elif closed is not None:
+        problem = f"broker {closed}, but all its log directories are cordoned"
     elif len(set(replicas)) != len(replicas):
         problem = f"the broker {Counter(replicas).most_common(1)[0][0]} more than once"
     elif replication_factor is not None and len(replicas) != replication_factor:

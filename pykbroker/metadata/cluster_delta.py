@@ -20,16 +20,18 @@ from pykbroker_wire.stored.metadata import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 
 
 class ClusterDelta:
-    """The changes since an image with these brokers. None stands for a node that was unregistered."""
+    """The changes since an image with these brokers and controllers. None stands for a node that was unregistered."""
 
-    __slots__ = ("_brokers", "brokers_changed", "controllers_changed")
+    __slots__ = ("_brokers", "_controllers", "brokers_changed", "controllers_changed")
 
-    def __init__(self, brokers: Mapping[int, BrokerImage]) -> None:
+    def __init__(self, brokers: Mapping[int, BrokerImage], controllers: Mapping[int, ControllerImage]) -> None:
         self._brokers = brokers
+        self._controllers = controllers
         self.brokers_changed: dict[int, BrokerImage | None] = {}
         self.controllers_changed: dict[int, ControllerImage | None] = {}
 
@@ -98,6 +100,12 @@ class ClusterDelta:
             zk_migration_ready=record.zk_migration_ready,
         )
 
+    def _unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        controller_id = record.controller_id
+        if self.controllers_changed.get(controller_id, self._controllers.get(controller_id)) is None:
+            raise MetadataReplayError(f"controller {controller_id} is not registered")
+        self.controllers_changed[controller_id] = None
+
 
 #: The method for each type of record that changes brokers or controllers.
 CLUSTER_RECORDS: Final[dict[type, Callable[[ClusterDelta, Any], None]]] = {
@@ -107,4 +115,5 @@ CLUSTER_RECORDS: Final[dict[type, Callable[[ClusterDelta, Any], None]]] = {
     UnfenceBrokerRecord: ClusterDelta._unfence_broker,
     BrokerRegistrationChangeRecord: ClusterDelta._broker_registration_change,
     RegisterControllerRecord: ClusterDelta._register_controller,
+    UnregisterControllerRecord: ClusterDelta._unregister_controller,
 }

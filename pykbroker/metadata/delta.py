@@ -52,7 +52,7 @@ class MetadataDelta:
         already."""
         self.image = image
         self.topics = TopicsDelta(image.topics, whole=whole)
-        self.cluster = ClusterDelta(image.brokers)
+        self.cluster = ClusterDelta(image.brokers, image.controllers)
         #: (resource type, name) -> key -> new value, None if it was removed
         self.configs_changed: dict[tuple[int, str], dict[str, str | None]] = {}
         self.features_changed: dict[str, int | None] = {}

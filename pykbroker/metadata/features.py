@@ -25,19 +25,20 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
-#: 3.3-IV3, the first level that Apache Kafka 4 still reads, and 4.3-IV0.
+#: 3.3-IV3, the first level that Apache Kafka 4 still reads.
 METADATA_VERSION_MIN: Final = 7
-METADATA_VERSION_LATEST: Final = 30
+#: 4.3-IV0, with which a new cluster begins unless another level is chosen. So a node of Apache Kafka 4.3 can join it.
+METADATA_VERSION_DEFAULT: Final = 30
+#: 4.4-IV2, the highest level that is served.
+METADATA_VERSION_LATEST: Final = 33
 
 #: metadata.version levels by their names in Apache Kafka. Position 0 is level 7.
 _NAMES: Final = (
     ("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2")
     + ("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0")
     + ("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0")
+    + ("4.4-IV0", "4.4-IV1", "4.4-IV2")
 )
-
-#: Additional levels that the tools of Apache Kafka 4.3.1 know. No cluster of that release begins with one.
-_UNSTABLE: Final = ("4.4-IV0",)
 
 SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(METADATA_VERSION_MIN, METADATA_VERSION_LATEST),
@@ -59,6 +60,7 @@ REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 SCRAM_FROM: Final = 11
 
 #: feature -> for each level (its position), the metadata.version from which on a new cluster begins with that level.
+#: Apache Kafka 4.4 has share.version 2 from level 31 on, for dead letter queues, which are not served here.
 _DEFAULT_FROM: Final = {
     KRAFT_VERSION: (7, 21),
     TRANSACTION_VERSION: (7, 24, 24),
@@ -68,7 +70,6 @@ _DEFAULT_FROM: Final = {
     STREAMS_VERSION: (7, 29),
 }
 
-_LAST_KNOWN: Final = METADATA_VERSION_LATEST + len(_UNSTABLE)
 #: in the order of `kafka-storage version-mapping`
 _MAPPED: Final = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 
@@ -93,7 +94,7 @@ def bootstrap_levels(levels: Mapping[str, int]) -> dict[str, int]:
 
 
 #: The levels that the first leader of a new cluster writes.
-BOOTSTRAP_LEVELS: Final[dict[str, int]] = bootstrap_levels(default_levels(METADATA_VERSION_LATEST))
+BOOTSTRAP_LEVELS: Final[dict[str, int]] = bootstrap_levels(default_levels(METADATA_VERSION_DEFAULT))
 
 
 class FeatureError(ValueError):
@@ -107,15 +108,13 @@ def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_q
         if release is not None:
             raise FeatureError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
         version = features[METADATA_VERSION]
-        if not METADATA_VERSION_MIN <= version <= _LAST_KNOWN:
+        if not METADATA_VERSION_MIN <= version <= METADATA_VERSION_LATEST:
             raise FeatureError(
                 f"No MetadataVersion with feature level {version}. "
-                f"Valid feature levels are from {METADATA_VERSION_MIN} to {_LAST_KNOWN}."
+                f"Valid feature levels are from {METADATA_VERSION_MIN} to {METADATA_VERSION_LATEST}."
             )
-        if version > METADATA_VERSION_LATEST:
-            raise FeatureError(f"{METADATA_VERSION} {metadata_version_name(version)} is not yet stable.")
     else:
-        version = METADATA_VERSION_LATEST if release is None else metadata_version_level(release)
+        version = METADATA_VERSION_DEFAULT if release is None else metadata_version_level(release)
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})
     levels = default_levels(version)
     for name, level in features.items():
@@ -171,23 +170,15 @@ def metadata_version_level(name: str) -> int:
 
 def metadata_version_name(level: int) -> str:
     """Return `4.3-IV0` for 30."""
-    index, known = level - METADATA_VERSION_MIN, (*_NAMES, *_UNSTABLE)
-    return known[index] if 0 <= index < len(known) else str(level)
+    index = level - METADATA_VERSION_MIN
+    return _NAMES[index] if 0 <= index < len(_NAMES) else str(level)
 
 
 def version_mapping(release: str | None) -> tuple[str, dict[str, int]]:
-    """Return the answer of `kafka-storage version-mapping` for a release, or for the newest one: its name as it was
-    given, and the level of each feature with which a cluster of that release begins. Raises FeatureError."""
-    known = (*_NAMES, *_UNSTABLE)
-    name = metadata_version_name(METADATA_VERSION_LATEST) if release is None else release
-    if name in _UNSTABLE:
-        level = METADATA_VERSION_LATEST + 1 + _UNSTABLE.index(name)
-    else:
-        try:
-            level = metadata_version_level(name)
-        except FeatureError as error:
-            names = ", ".join(known)
-            raise FeatureError(f"Unknown metadata.version '{name}'. Supported metadata.version are: {names}") from error
+    """Return the answer of `kafka-storage version-mapping` for a release, or for that of new clusters: its name as it
+    was given, and the level of each feature with which a cluster of that release begins. Raises FeatureError."""
+    name = metadata_version_name(METADATA_VERSION_DEFAULT) if release is None else release
+    level = metadata_version_level(name)
     levels = {METADATA_VERSION: level}
     for feature in _MAPPED:
         levels[feature] = max(at for at, since in enumerate(_DEFAULT_FROM[feature]) if since <= level)
@@ -198,7 +189,7 @@ def dependency_of(name: str, level: int) -> int:
     """Return the lowest metadata.version that a level of a feature needs, 0 if it works with all. Raises FeatureError
     in the cases of `kafka-storage feature-dependencies`."""
     if name == METADATA_VERSION:
-        if not METADATA_VERSION_MIN <= level <= _LAST_KNOWN:
+        if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_LATEST:
             raise FeatureError(f"Unknown metadata.version {level}")
         return 0
     supported = REGISTERED.get(name)

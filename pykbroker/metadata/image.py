@@ -128,6 +128,11 @@ class BrokerImage:
     cordoned_directories: tuple[bytes, ...] = ()
     is_migrating_zk_broker: bool = False
 
+    @property
+    def is_cordoned(self) -> bool:
+        """True if each log directory is cordoned, so that the broker gets no new replicas (KIP-1066)."""
+        return bool(self.directories) and set(self.directories) <= set(self.cordoned_directories)
+
     def has_online_directory(self, directory: bytes) -> bool:
         """Return True if the directory is online. As in Kafka, ids with a special meaning (except LOST) are online, and
         so is any id on a broker without ids."""

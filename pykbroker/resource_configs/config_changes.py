@@ -94,7 +94,8 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
         return failure(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
     code = unauthorized(ctx, Operation.ALTER_CONFIGS, key_of(resource))
     if code is not None:
-        return failure(code)
+        # Apache Kafka 4.4 has no message here.
+        return Verdict(code, None)
     if (verdict := _check_promises(ctx, name, change.given)).failed:
         return verdict
     configs = ctx.services.metadata.image.configs

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from pykbroker.sasl.sasl_server import AuthenticationFailed, InvalidCredentials, SaslServer
-from pykbroker.security.client_software import is_software
+from pykbroker.security.client_software import is_valid
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -168,12 +168,10 @@ class ServerAuthenticator:
             answer = encode_response(header.correlation_id, header.api_key, 0, refused.encode(0))
             return SaslStep(answer), AuthenticationState.HANDSHAKE_OR_VERSIONS
         request, _ = ApiVersionsRequest.decode(frame, position, version)
-        software = None
-        if version >= 3:
-            software = request.client_software_name, request.client_software_version
-            if not is_software(*software):
-                refused = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-                return SaslStep(_answer(header, refused)), AuthenticationState.HANDSHAKE_OR_VERSIONS
+        if not is_valid(request, version):
+            refused = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            return SaslStep(_answer(header, refused)), AuthenticationState.HANDSHAKE_OR_VERSIONS
+        software = (request.client_software_name, request.client_software_version) if version >= 3 else None
         answer = _answer(header, self._rules.versions(version))
         return SaslStep(answer, software=software), AuthenticationState.HANDSHAKE
 

@@ -44,8 +44,8 @@ def known(kind: type[E], code: int) -> E:
 
 
 class Acl(NamedTuple):
-    """One ACL. `principal` is "Type:name", `host` an address or `*`. Types and operations are numbers, not enums,
-    because they come from records.
+    """One ACL. `principal` is "Type:name", `host` an address, a range of addresses or `*`. Types and operations are
+    numbers, not enums, because they come from records.
 
     The fields have the names of AccessControlEntryRecord and of responses, which are made from them directly."""
 

@@ -15,11 +15,12 @@ with `*`, so that a DENY for `*` does not apply to a group `*abc`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from pykbroker.security.acl import ANY_USER, WILDCARD, Acl, PatternType, Permission
 from pykbroker.security.authorizer import Operation
+from pykbroker.security.host_ranges import HostRanges, host_key
 
 #: operation -> the operations whose ALLOW also allows it. A DENY of such an operation does not deny it.
 _IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
@@ -38,7 +39,7 @@ class Ruling(NamedTuple):
     has_rules: bool
 
 
-#: (principal, host) -> the rules of one pattern for this principal and host
+#: (principal, key of the host) -> the rules of one pattern for this principal and host (host_ranges.py)
 _Rules = dict[tuple[str, str], tuple[Acl, ...]]
 _Pattern = tuple[int, str]
 
@@ -52,6 +53,7 @@ class AclIndex:
         self._prefixed: dict[_Pattern, _Rules] = {}
         #: resource type -> length of a prefix -> the number of prefixes with this length
         self._lengths: dict[int, Counter[int]] = {}
+        self._ranges = HostRanges()
         #: (resource type, principal) -> the principal's rules for this type, by id
         self._by_principal: dict[tuple[int, str], dict[bytes, Acl]] = {}
         for acl_id, acl in (acls or {}).items():
@@ -74,7 +76,8 @@ class AclIndex:
             rules = patterns[pattern] = {}
             if patterns is self._prefixed:
                 self._lengths.setdefault(acl.resource_type, Counter())[len(acl.resource_name)] += 1
-        about = (acl.principal, acl.host)
+        self._ranges.add(acl.host)
+        about = (acl.principal, host_key(acl.host))
         # Sorted, so that the same rule decides, in whatever order the rules were added.
         rules[about] = tuple(sorted((*rules.get(about, ()), acl)))
 
@@ -86,8 +89,9 @@ class AclIndex:
         del of_principal[acl_id]
         if not of_principal:
             del self._by_principal[acl.resource_type, acl.principal]
+        self._ranges.remove(acl.host)
         patterns, pattern = self._patterns(acl), (acl.resource_type, acl.resource_name)
-        about = (acl.principal, acl.host)
+        about = (acl.principal, host_key(acl.host))
         rules = patterns[pattern]
         left = list(rules[about])
         left.remove(acl)  # only one, because the same rule may be there under another id
@@ -131,9 +135,10 @@ class AclIndex:
         allowed: Acl | None = None
         has_rules = False
         implied_by = _IMPLIED_BY.get(operation, (operation,))
+        hosts = self._hosts(host)
         for rules in self._applying(resource, name):
             has_rules = True
-            for acl in _about(rules, principal, host):
+            for acl in _about(rules, principal, hosts):
                 if acl.permission_type == Permission.ALLOW:
                     if acl.operation == Operation.ALL or acl.operation in implied_by:
                         allowed = acl
@@ -142,15 +147,20 @@ class AclIndex:
                     return Ruling(acl, True)
         return Ruling(allowed, has_rules)
 
+    def _hosts(self, host: str) -> frozenset[str]:
+        """Return the keys of the hosts of ACLs that mean this host."""
+        return frozenset((host, WILDCARD, *self._ranges.containing(host)))
+
     def allows_some(self, principal: str, host: str, operation: int, resource: int) -> bool:
         """Return True if the rules allow the operation on some resource of the type. Implied operations do not count
         here, as in Apache Kafka (Authorizer.authorizeByResourceType, KIP-679)."""
         literal: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
         prefixed: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
+        hosts = self._hosts(host)
         for who in {principal, ANY_USER}:
             for acl in self._by_principal.get((resource, who), {}).values():
                 if (
-                    acl.host not in (host, WILDCARD)
+                    host_key(acl.host) not in hosts
                     or acl.operation not in (operation, Operation.ALL)
                     or acl.permission_type not in literal
                 ):
@@ -168,11 +178,11 @@ class AclIndex:
         return any(not _begins_with_one_of(denied, name) for name in names)
 
 
-def _about(rules: _Rules, principal: str, host: str) -> Iterator[Acl]:
+def _about(rules: _Rules, principal: str, hosts: Collection[str]) -> Iterator[Acl]:
     """Return an iterator of the rules for a client, in Apache Kafka's order: within a pattern type, by operation."""
     found: list[Acl] = []
     for who in {principal, ANY_USER}:
-        for where in {host, WILDCARD}:
+        for where in hosts:
             found.extend(rules.get((who, where), ()))
     if len(found) > 1:
         found.sort(key=_order)

@@ -339,7 +339,9 @@ OFFSETS = TxnOffsetCommitRequest(
     transactional_id="x",
     group_id="g",
     topics=[
-        TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition(partition_index=0)]),
+        TxnOffsetCommitRequestTopic(
+            topic_id=topic_id("t"), partitions=[TxnOffsetCommitRequestPartition(partition_index=0)]
+        ),
     ],
 )
 

@@ -28,6 +28,8 @@ from tests.api.broker_half import Half
 from tests.growth import assert_grows_no_faster
 
 MANY = 2_000
+#: a broker that takes new replicas
+OPEN = SimpleNamespace(is_cordoned=False)
 
 
 @pytest.mark.slow
@@ -64,7 +66,7 @@ def test_refused_and_accepted_topics_of_an_offset_commit_meet_by_name() -> None:
 def test_a_long_list_of_replicas_is_counted_once(broker: Callable[[int], int]) -> None:
     def make(count: int) -> Callable[[], object]:
         replicas = [broker(index) for index in range(count)]
-        state = cast(Any, SimpleNamespace(image=SimpleNamespace(brokers=dict.fromkeys(range(count)))))
+        state = cast(Any, SimpleNamespace(image=SimpleNamespace(brokers=dict.fromkeys(range(count), OPEN))))
 
         def call() -> None:
             with contextlib.suppress(KafkaError):
@@ -76,7 +78,7 @@ def test_a_long_list_of_replicas_is_counted_once(broker: Callable[[int], int]) -
 
 
 def test_a_broker_that_stands_twice_is_named() -> None:
-    state = cast(Any, SimpleNamespace(image=SimpleNamespace(brokers={1: None, 2: None})))
+    state = cast(Any, SimpleNamespace(image=SimpleNamespace(brokers={1: OPEN, 2: OPEN})))
     with pytest.raises(KafkaError, match="the broker 2 more than once"):
         check_assignment(state, [1, 2, 2])
     with pytest.raises(KafkaError, match="broker 3, but no such broker"):

@@ -42,7 +42,11 @@ def ask(
     version: int = 5,
 ) -> tuple[list[tuple[str, list[tuple[int, int]]]], Asked]:
     service = Asked(code)
-    image = SimpleNamespace(by_name={name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("t", "u")})
+    known = [SimpleNamespace(name=name, id=id_of(name), partitions={0: None, 1: None}) for name in ("t", "u", "secret")]
+    image = SimpleNamespace(
+        by_name={topic.name: topic for topic in known if topic.name != "secret"},
+        by_id={topic.id: topic for topic in known},
+    )
     services = SimpleNamespace(
         metadata=SimpleNamespace(image=SimpleNamespace(topics=image)), groups=service, verifier=None
     )
@@ -58,17 +62,29 @@ def ask(
         group_id="g",
         topics=[
             TxnOffsetCommitRequestTopic(
-                name=name, partitions=[TxnOffsetCommitRequestPartition(partition_index=index) for index in indexes]
+                name=name if version < 6 else "",
+                topic_id=id_of(name) if version >= 6 else bytes(16),
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=index) for index in indexes],
             )
             for name, indexes in topics
         ],
     )
     answer = txn_offset_commit.handle(cast(RequestContext[Any], ctx), request)
     assert isinstance(answer, TxnOffsetCommitResponse)
+    if version >= 6:
+        answer, _ = TxnOffsetCommitResponse.decode(memoryview(answer.encode_bytes(version)), 0, version)
     found = [
-        (topic.name, [(part.partition_index, part.error_code) for part in topic.partitions]) for topic in answer.topics
+        (
+            topic.topic_id.rstrip(b"\0").decode() if version >= 6 else topic.name,
+            [(part.partition_index, part.error_code) for part in topic.partitions],
+        )
+        for topic in answer.topics
     ]
     return found, service
+
+
+def id_of(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")
 
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -103,13 +119,35 @@ def test_topics_that_may_not_be_read_or_are_not_there_come_first() -> None:
     assert service.topics == [("t", [0, 1])]
 
 
+def test_version_6_names_topics_by_their_ids() -> None:
+    answer, service = ask(
+        [("t", [0, 7, 1]), ("no", [0]), ("u", [0]), ("secret", [0])],
+        (Operation.READ, Resource.TOPIC, "secret"),
+        (Operation.READ, Resource.TOPIC, "u"),
+        version=6,
+    )
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert answer == [
+        ("t", [(7, UNKNOWN), (0, 0), (1, 0)]),
+        ("no", [(0, ErrorCode.UNKNOWN_TOPIC_ID)]),
+        ("u", [(0, denied)]),
+        ("secret", [(0, denied)]),
+    ]
+    assert service.topics == [("t", [0, 1])]
+
+
+def test_a_topic_that_is_named_twice_is_answered_once_in_each_version() -> None:
+    for version in (5, 6):
+        assert ask([("t", [0]), ("t", [7])], version=version)[0] == [("t", [(7, UNKNOWN), (0, 0)])]
+
+
 def test_nothing_left_is_answered_without_the_group() -> None:
     assert ask([("no", [0]), ("t", [9])])[0] == [("no", [(0, UNKNOWN)]), ("t", [(9, UNKNOWN)])]
     assert ask([])[0] == []
     assert ask([("t", [])])[0] == []
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_old_producers_never_hear_of_loading(version: int) -> None:
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     answer, _ = ask([("t", [0])], code=loading, version=version)

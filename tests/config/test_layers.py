@@ -22,7 +22,7 @@ from pykbroker.config.load import development_profile, load, with_overrides
 from pykbroker.config.topic import resolve_topic, topic_defaults, validate_topic_overrides
 
 CONFIG = load(development_profile("/data"))
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "describe_configs_4.3.1.json").read_text())
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "describe_configs_4.4.0.json").read_text())
 
 # The changes that DescribeAll.java makes. Kafka 4.3 itself adds min.insync.replicas for the whole cluster if eligible
 # leader replicas are on, as a record in the metadata log.

@@ -12,6 +12,7 @@ from pykbroker.controller.result import OK, Verdict
 from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.stored.metadata import FeatureLevelRecord
 from tests.controller.world import Pure
 from tests.growth import assert_grows_no_faster
 
@@ -96,6 +97,19 @@ def test_what_is_wrong_is_said_of_each(wrong: dict[str, object], message: str) -
     refused = Verdict(ErrorCode.INVALID_REQUEST, message)
     assert create(pure, READ._replace(**wrong), READ) == [refused, OK]  # type: ignore[arg-type]
     assert known(pure) == [READ]
+
+
+def test_ranges_of_addresses_need_the_level_that_has_them() -> None:
+    pure = Pure(brokers=0)
+    good = READ._replace(host="10.0.0.0/8")
+    (verdict,) = create(pure, good)
+    assert verdict.code is ErrorCode.UNSUPPORTED_VERSION
+    pure.replay([FeatureLevelRecord(name="metadata.version", feature_level=32)])
+    hosts = ("10.0.0.0/8", "10.0.0.0/33", "", "no-address", "*")
+    found = create(pure, *(READ._replace(host=host) for host in hosts))
+    wrong = ErrorCode.INVALID_REQUEST
+    assert [each.code for each in found] == [ErrorCode.NONE, wrong, wrong, ErrorCode.NONE, ErrorCode.NONE]
+    assert good in known(pure)
 
 
 def test_each_filter_says_what_it_found() -> None:

@@ -16,6 +16,7 @@ from pykbroker.controller.brokers import (
     register_broker,
     register_controller,
     unregister_broker,
+    unregister_controller,
 )
 from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from pykbroker.controller.features import Update, update_features
@@ -32,7 +33,12 @@ from pykbroker_wire.messages.controller_registration import ControllerRegistrati
 from pykbroker_wire.messages.controller_registration import Listener as ControllerListener
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
+from pykbroker_wire.stored.metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterControllerRecord,
+)
 from testkit.acting import acts
 from tests.controller.world import CLUSTER_ID, Pure, directory_of, node_config
 
@@ -459,6 +465,23 @@ def test_unregister() -> None:
         unregister_broker(pure.state, 0)
 
 
+def test_unregistered_controllers() -> None:
+    pure = Pure(brokers=1)
+    pure.replay([RegisterControllerRecord(controller_id=8)])
+    with pytest.raises(KafkaError) as old:
+        unregister_controller(pure.state, 8)
+    assert old.value.code is ErrorCode.UNSUPPORTED_VERSION
+    pure.replay([FeatureLevelRecord(name="metadata.version", feature_level=33)])
+    with pytest.raises(KafkaError) as itself:
+        unregister_controller(pure.state, pure.state.node_id)
+    assert itself.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(KafkaError) as unknown:
+        unregister_controller(pure.state, 9)
+    assert unknown.value.code is ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    pure.apply(unregister_controller(pure.state, 8))
+    assert 8 not in pure.state.image.controllers
+
+
 @pytest.mark.parametrize("state", list(BrokerControlState))
 def test_only_two_states_are_fenced(state: BrokerControlState) -> None:
     assert state.is_fenced == (state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW))
@@ -673,7 +696,8 @@ def test_eligible_leader_replicas() -> None:
     ("name", "level", "kind", "code"),
     [
         ("metadata.version", 30, 1, ErrorCode.NONE),
-        ("metadata.version", 31, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 33, 1, ErrorCode.NONE),
+        ("metadata.version", 34, 1, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 29, 1, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 29, 2, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 29, 3, ErrorCode.INVALID_UPDATE_VERSION),
@@ -695,6 +719,17 @@ def test_update_features(name: str, level: int, kind: int, code: ErrorCode) -> N
     assert not update_features(
         pure.state, {name: Update(level, kind)}, True, kraft_version=1, raise_kraft_version=lambda version: None
     ).records
+
+
+@pytest.mark.parametrize(("level", "lowest"), [(31, 30), (32, 32), (33, 33)])
+def test_levels_of_4_4_that_can_be_left_again(level: int, lowest: int) -> None:
+    """31 changed no record. 32 has ranges of addresses in ACLs, and 33 has records of unregistered controllers."""
+    pure = Pure(brokers=0)
+    pure.replay([FeatureLevelRecord(name="metadata.version", feature_level=level)])
+    for lower in range(30, level):
+        down = {"metadata.version": Update(lower, 2)}
+        result = update_features(pure.state, down, False, kraft_version=1, raise_kraft_version=lambda version: None)
+        assert result.response.failed is (lower < lowest)
 
 
 def test_kraft_version_is_raised_last_and_as_the_quorum_says() -> None:

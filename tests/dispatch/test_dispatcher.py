@@ -120,7 +120,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(dispatcher:
     _, response = decode_response(18, 0, answered(dispatcher, memoryview(data))[4:])
     assert isinstance(response, ApiVersionsResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
+    assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 5)]
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x27\x0f" + bytes(8), bytes(9), bytes(frame(HEART, 4))[:-4]])

@@ -57,6 +57,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 )
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
+from pykbroker_wire.messages.unregister_controller import UnregisterControllerRequest
 from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
 from pykbroker_wire.primitives import TopLevel
 from testkit.nodes.wire import frame_of
@@ -372,6 +373,7 @@ REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
     ApiKey.ADD_RAFT_VOTER: (AddRaftVoterRequest(), lambda answer: 2 * [answer.error_code]),
     ApiKey.REMOVE_RAFT_VOTER: (RemoveRaftVoterRequest(), lambda answer: 2 * [answer.error_code]),
     ApiKey.UNREGISTER_BROKER: (UnregisterBrokerRequest(), lambda answer: 2 * [answer.error_code]),
+    ApiKey.UNREGISTER_CONTROLLER: (UnregisterControllerRequest(), lambda answer: 2 * [answer.error_code]),
 }
 
 

@@ -188,6 +188,20 @@ def test_a_bomb_is_too_large_and_never_in_memory(codec: Codec, size: int, limit:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
+def test_a_record_of_a_compressed_batch_has_a_limit_of_its_own(codec: Codec) -> None:
+    """max.decompressed.message.bytes. The bytes are those after the record's length, as in Apache Kafka 4.4."""
+    large = record(delta=1, value=bytes(100_000))
+    size = len(large) - 3
+    content = record() + large
+    data = batch([], count=2, attributes=codec, raw=CODECS[codec][1](content))
+    plain(data, LogConfig(max_decompressed_message_bytes=size))
+    with pytest.raises(KafkaError) as caught:
+        plain(data, LogConfig(max_decompressed_message_bytes=size - 1))
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+    plain(batch([record(), large]), LogConfig(max_decompressed_message_bytes=1))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
 def test_the_limit_is_exact(codec: Codec) -> None:
     content = record(value=bytes(100_000))
     data = batch([], count=1, attributes=codec, raw=CODECS[codec][1](content))

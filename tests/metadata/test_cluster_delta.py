@@ -15,6 +15,7 @@ from pykbroker_wire.stored.metadata import (
     RegisterControllerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 
 
@@ -24,7 +25,7 @@ def replay(delta: ClusterDelta, *records: TopLevel) -> None:
 
 
 def registered(broker_id: int = 1, epoch: int = 5) -> BrokerImage:
-    delta = ClusterDelta({})
+    delta = ClusterDelta({}, {})
     replay(delta, RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch, fenced=True))
     broker = delta.broker(broker_id)
     assert broker is not None
@@ -32,7 +33,7 @@ def registered(broker_id: int = 1, epoch: int = 5) -> BrokerImage:
 
 
 def test_a_change_follows_from_the_image_and_from_earlier_records() -> None:
-    delta = ClusterDelta({1: registered()})
+    delta = ClusterDelta({1: registered()}, {})
     assert not delta
     replay(
         delta,
@@ -50,19 +51,28 @@ def test_a_change_follows_from_the_image_and_from_earlier_records() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [FenceBrokerRecord(id=1, epoch=4), UnfenceBrokerRecord(id=2, epoch=5), UnregisterBrokerRecord(broker_id=2)],
-    ids=["an epoch that is over", "an unknown broker", "a broker that is gone"],
+    [
+        FenceBrokerRecord(id=1, epoch=4),
+        UnfenceBrokerRecord(id=2, epoch=5),
+        UnregisterBrokerRecord(broker_id=2),
+        UnregisterControllerRecord(controller_id=1),
+    ],
+    ids=["an epoch that is over", "an unknown broker", "a broker that is gone", "an unknown controller"],
 )
 def test_a_record_that_cannot_follow_changes_nothing(record: TopLevel) -> None:
-    delta = ClusterDelta({1: registered()})
+    delta = ClusterDelta({1: registered()}, {})
     with pytest.raises(MetadataReplayError):
         replay(delta, record)
     assert not delta
 
 
 def test_a_controller_is_registered_beside_the_brokers() -> None:
-    delta = ClusterDelta({})
+    delta = ClusterDelta({}, {})
     replay(delta, RegisterControllerRecord(controller_id=3))
     assert list(delta.controllers_changed) == [3]
     assert not delta.brokers_changed
     assert delta
+    replay(delta, UnregisterControllerRecord(controller_id=3))
+    assert delta.controllers_changed == {3: None}
+    with pytest.raises(MetadataReplayError):
+        replay(delta, UnregisterControllerRecord(controller_id=3))

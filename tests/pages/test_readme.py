@@ -12,7 +12,7 @@ from pykbroker.api import TABLE
 from pykbroker.config.load import development_profile
 from pykbroker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from testkit.nodes.processes import READY, ROOT
-from testkit.oracle.kafka import KAFKA
+from testkit.oracle.kafka import KAFKA, NEWEST
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 #: Figures of measurements: `python -m bench.report --check` compares them with the stored runs, in make lint.
@@ -51,7 +51,7 @@ def facts() -> list[str]:
     clients, controller = ports()
     return [
         what_make_says("run"),
-        f"{served} of Apache Kafka {KAFKA}'s {all_of_them} APIs",
+        f"{served} of Apache Kafka {NEWEST}'s {all_of_them} APIs",
         f"Apache Kafka {KAFKA}",
         f"Python {python()} or newer",
         f"port {clients} for clients and {controller} for its controller",

@@ -286,7 +286,7 @@ def test_api_versions_comes_once_and_may_be_refused_first() -> None:
     world.send(data[:6] + (99).to_bytes(2, "big") + data[8:])
     answer = decoded(ApiKey.API_VERSIONS, 0, next(world.answers()))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(one.api_key, one.max_version) for one in answer.api_keys] == [(18, 4)]
+    assert [(one.api_key, one.max_version) for one in answer.api_keys] == [(18, 5)]
     assert world.ask(VERSIONS, 0).error_code == ErrorCode.NONE
     assert world.ask(VERSIONS, 0) is None
     check_refused(world)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,8 +117,14 @@ def add_offsets(p: Producer, group: str) -> AddOffsetsToTxnRequest:
 
 
 def commit_offsets(
-    p: Producer, group: str, *topics: tuple[str, Sequence[tuple[int, int]]], metadata: str | None = "m", **fields: Any
+    p: Producer,
+    group: str,
+    *topics: tuple[str, Sequence[tuple[int, int]]],
+    metadata: str | None = "m",
+    ids: Mapping[str, bytes] | None = None,
+    **fields: Any,
 ) -> TxnOffsetCommitRequest:
+    """`ids`: the ids of topics by their names, for version 6."""
     return TxnOffsetCommitRequest(
         transactional_id=p.name,
         group_id=group,
@@ -127,6 +133,7 @@ def commit_offsets(
         topics=[
             TxnOffsetCommitRequestTopic(
                 name=name,
+                topic_id=(ids or {}).get(name, bytes(16)),
                 partitions=[
                     TxnOffsetCommitRequestPartition(
                         partition_index=index, committed_offset=offset, committed_metadata=metadata

@@ -35,6 +35,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 )
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
+from pykbroker_wire.messages.unregister_controller import UnregisterControllerRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
@@ -85,7 +86,7 @@ def update_features(s: Session) -> None:
     s.each("unknown feature", lambda v: ask(FeatureUpdateKey(feature="no.such.feature", max_version_level=1)))
     s.each("unknown feature to 0", lambda v: ask(FeatureUpdateKey(feature="no.such.feature", max_version_level=0)))
     s.each("empty name", lambda v: ask(FeatureUpdateKey(feature="", max_version_level=1)))
-    for level in (30, 31, 99, 0, -1, 6):
+    for level in (30, 34, 99, 0, -1, 6):
         s.each(
             f"metadata.version {level}",
             lambda v, level=level: ask(
@@ -103,7 +104,7 @@ def update_features(s: Session) -> None:
         )
     s.each(
         "metadata.version down, allowed the old way",
-        lambda v: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=31, allow_downgrade=True)),
+        lambda v: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=34, allow_downgrade=True)),
     )
     s.each(
         "kraft.version as it is",
@@ -244,9 +245,11 @@ def alter_reassignments(s: Session) -> None:
 
 
 def unregister(s: Session) -> None:
-    """UnregisterBroker of brokers that are not there."""
-    for broker_id in (77, -1):
-        s.each(f"broker {broker_id}", lambda v, wanted=broker_id: UnregisterBrokerRequest(broker_id=wanted))  # type: ignore[misc]
+    """UnregisterBroker of brokers that are not there, and UnregisterController, for which the level is too low."""
+    for node_id in (77, -1):
+        s.each(f"broker {node_id}", lambda v, wanted=node_id: UnregisterBrokerRequest(broker_id=wanted))  # type: ignore[misc]
+        asked = UnregisterControllerRequest(controller_id=node_id)
+        s.each(f"controller {node_id}", lambda v, asked=asked: asked)  # type: ignore[misc]
 
 
 def add_and_remove_voter(s: Session) -> None:

@@ -90,17 +90,18 @@ def offsets_of_consumers(s: Session) -> None:
             s.call(f"fetch all, {what}", asked, version)
     p = producer(s)
     s.ask(add_offsets(p, group), 3)
-    for version in (2, 3, 4, 5):
+    for version in (2, 3, 4, 5, 6):
         givens: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("right", {"member_id": "one", "generation_id": one.epoch}),
-            ("stale", {"member_id": "one", "generation_id": one.epoch - 1}),
-            ("newer", {"member_id": "one", "generation_id": one.epoch + 1}),
-            ("a ghost", {"member_id": "ghost", "generation_id": one.epoch}),
+            ("right", {"member_id": "one", "generation_id_or_member_epoch": one.epoch}),
+            ("stale", {"member_id": "one", "generation_id_or_member_epoch": one.epoch - 1}),
+            ("newer", {"member_id": "one", "generation_id_or_member_epoch": one.epoch + 1}),
+            ("a ghost", {"member_id": "ghost", "generation_id_or_member_epoch": one.epoch}),
             ("nobody", {}),
         )
         for what, named in givens:
             if version > 2 or not named:
-                s.call(f"in a transaction, {what}", commit_offsets(p, group, (topic, [(0, 50)]), **named), version)
+                committed = commit_offsets(p, group, (topic, [(0, 50)]), ids=ids, **named)
+                s.call(f"in a transaction, {what}", committed, version)
     until_ended(s, p, version=1)
     s.call("delete an offset of a topic they read", _delete(group, (topic, [0]), ("no-such-topic", [0])))
     s.call("delete the group", DeleteGroupsRequest(groups_names=[group]))

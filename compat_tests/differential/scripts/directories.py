@@ -11,7 +11,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -140,7 +140,9 @@ def cordoned(s: Session) -> None:
     more = CreatePartitionsTopic(name=topic, count=3, assignments=None)
     s.note("no partitions", s.ask(CreatePartitionsRequest(topics=[more], timeout_ms=20_000)).results[0].error_code)
     s.note("no topics", s.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)).topics[0].error_code)
-    s.note("but where it is said", len(where(s, s.make_topic("assigned"))))
+    wanted.num_partitions = wanted.replication_factor = -1
+    wanted.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
+    s.note("nor where it is said", s.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)).topics[0].error_code)
     s.make_records(topic, [b"goes on"])
     say("")
     s.until(lambda: shown() == [False, False, False], "none is cordoned")

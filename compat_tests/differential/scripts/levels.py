@@ -25,10 +25,13 @@ from compat_tests.differential.scripts.consumers import Member, assignable, desc
 from compat_tests.differential.scripts.migration import NAMING, Classic, assignment, subscription
 from compat_tests.differential.session import Session
 from compat_tests.differential.stored import OFFSETS, TRANSACTIONS, Stored
+from pykbroker.metadata.features import METADATA_VERSION
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
+from pykbroker_wire.messages.unregister_controller import UnregisterControllerRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
@@ -140,6 +143,21 @@ def group_levels(s: Session) -> None:
     one.leave()
 
 
+def metadata_levels(s: Session) -> None:
+    """metadata.version 31 to 33: up, down, and UnregisterController, which needs 33."""
+    for level in (31, 32, 33):
+        _set_level(s, METADATA_VERSION, level)
+        for node_id in (77, -1):
+            s.call(f"{level}: controller {node_id}", UnregisterControllerRequest(controller_id=node_id))
+    for level in (34, 32, 31, 30):
+        for kind in (1, 2, 3):
+            update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level, upgrade_type=kind)
+            request = UpdateFeaturesRequest(timeout_ms=20_000, feature_updates=[update], validate_only=True)
+            s.call(f"to {level}, kind {kind}", request)
+    node_id = s.ask(DescribeClusterRequest()).brokers[0].broker_id
+    s.call("the active controller", UnregisterControllerRequest(controller_id=node_id))
+
+
 def _migrate(s: Session) -> None:
     s.until_coordinator()
     topic = assignable(s, partitions=2)
@@ -177,7 +195,7 @@ def policy_downgrade(s: Session) -> None:
     _migrate(s)
 
 
-SCRIPTS = (transaction_levels, group_levels)
+SCRIPTS = (transaction_levels, group_levels, metadata_levels)
 POLICY_SCRIPTS: dict[str, tuple[Callable[[Session], None], ...]] = {
     "upgrade": (policy_upgrade,),
     "downgrade": (policy_downgrade,),

@@ -133,7 +133,7 @@ def transactions_of_another(s: Session) -> None:
     for node in (each for each in replicas.NODES if each != _coordinator(s, GROUP, group)):
         s.each(
             f"{node}: commit offsets",
-            lambda v: commit_offsets(p, group, (topic, [(0, 1)])),
+            lambda v: commit_offsets(p, group, (topic, [(0, 1)]), ids={topic: s.topic_id(topic)}),
             link=node,
         )
 

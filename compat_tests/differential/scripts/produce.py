@@ -14,7 +14,7 @@ from compat_tests.differential.session import NOW_MS, Session
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch, iter_batches
-from pykbroker_wire.records.record import encode_record, varint
+from pykbroker_wire.records.record import Headers, encode_record, varint
 
 NO_SUCH_ID = bytes(range(16))
 BEHIND_CRC = (
@@ -260,6 +260,18 @@ def produce_codecs(s: Session) -> None:
         )
 
 
+def produce_large_records(s: Session) -> None:
+    """max.decompressed.message.bytes: records at and beyond the limit, compressed or not, alone or with others."""
+    topic = s.make_topic(max_decompressed_message_bytes="100")
+    topic_id = s.topic_id(topic)
+    for codec in range(5):
+        for size in (90, 92, 93, 94, 95, 96, 5_000):
+            records: list[tuple[bytes | None, bytes | None, Headers, int]] = [(None, b"x" * size, (), NOW_MS)]
+            s.call(f"codec {codec}, {size}", ask(topic, topic_id, [(0, build_batch(records, codec=codec))]), 13)
+            many = build_batch([(b"k", b"v", (), NOW_MS), *records, (b"k", b"v", (), NOW_MS)], codec=codec)
+            s.call(f"codec {codec}, {size} between others", ask(topic, topic_id, [(0, many)]), 13)
+
+
 def produce_timestamps(s: Session) -> None:
     """LogAppendTime, and how far from now a timestamp may be."""
     stamped = s.make_topic("stamped", message_timestamp_type="LogAppendTime")
@@ -279,4 +291,11 @@ def produce_timestamps(s: Session) -> None:
     s.call("small enough", ask(small, s.topic_id(small), [(0, good(b"x"))]), 13)
 
 
-SCRIPTS = (produce, produce_bad_batches, produce_idempotent, produce_codecs, produce_timestamps)
+SCRIPTS = (
+    produce,
+    produce_bad_batches,
+    produce_idempotent,
+    produce_codecs,
+    produce_large_records,
+    produce_timestamps,
+)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from compat_tests.differential.session import CLIENT_ID, Session
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -23,15 +25,34 @@ def api_versions(s: Session) -> None:
     s.each(
         "with a name",
         lambda v: ApiVersionsRequest(client_software_name="differential", client_software_version="1.0-x"),
-        [3, 4],
+        [3, 4, 5],
     )
     for name in ("a b", "-a", "a-", "ä", "a.b-c1"):
         s.call(f"name {name!r}", ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
         s.call(f"version {name!r}", ApiVersionsRequest(client_software_name="x", client_software_version=name), 4)
-    for version in (5, 99, 32767, -1):
+    for version in (6, 99, 32767, -1):
         data = framed(_header(ApiKey.API_VERSIONS, version, flexible=version >= 3))
         s.raw(f"version {version}", data, api=ApiKey.API_VERSIONS, version=0)
     s.call("no client id", ApiVersionsRequest(), 0, client_id=None)
+    cluster = s.ask(DescribeClusterRequest())
+    cluster_id, node_id = cluster.cluster_id, cluster.brokers[0].broker_id
+    meant: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("this node", {"cluster_id": cluster_id, "node_id": node_id}),
+        ("another node", {"cluster_id": cluster_id, "node_id": node_id + 1}),
+        ("another cluster", {"cluster_id": "x" * 22, "node_id": node_id}),
+        ("an empty cluster", {"cluster_id": "", "node_id": node_id}),
+        ("a node of no cluster", {"node_id": node_id}),
+        ("a cluster without a node", {"cluster_id": cluster_id}),
+        ("node -1", {"cluster_id": cluster_id, "node_id": -1}),
+        ("node -2", {"cluster_id": cluster_id, "node_id": -2}),
+        ("node -2 of no cluster", {"node_id": -2}),
+    )
+    for what, fields in meant:
+        asked = ApiVersionsRequest(client_software_name="differential", client_software_version="1", **fields)
+        s.call(what, asked, 5)
+        s.call(f"{what}, version 4", asked, 4)
+    both = ApiVersionsRequest(client_software_name="a b", client_software_version="1", cluster_id="x", node_id=node_id)
+    s.call("a bad name and another cluster", both, 5)
 
 
 def sasl_without_sasl(s: Session) -> None:

@@ -94,11 +94,11 @@ def records_of_offsets(s: Session) -> None:
         log.note(f"commit, version {version}")
     s.call("commit that expires", requests.commit(group, (topic, [(0, 5, "")]), retention_time_ms=1_000_000), 4)
     log.note("commit that expires")
-    for version, commit in ((3, True), (5, False), (5, True)):
+    for version, commit in ((3, True), (5, False), (5, True), (6, True)):
         p = producer(s, f"t-{version}-{commit}")
         if version == 3:
             s.ask(add_offsets(p, group), 3)
-        s.call("in a transaction", commit_offsets(p, group, (topic, [(1, 20), (0, 21)])), version)
+        s.call("in a transaction", commit_offsets(p, group, (topic, [(1, 20), (0, 21)]), ids=ids), version)
         log.note(f"in a transaction, version {version}")
         until_ended(s, p, commit=commit, version=4 if version == 3 else 5)
         s.until(

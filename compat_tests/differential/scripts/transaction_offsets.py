@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from compat_tests.differential.scripts import requests
@@ -16,6 +17,7 @@ from compat_tests.differential.scripts.asking import (
     until_ended,
     until_state,
 )
+from compat_tests.differential.scripts.groups import NO_SUCH_ID
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
@@ -77,29 +79,30 @@ def commit_offsets_in_transaction(s: Session) -> None:
     s.until_coordinator()
     until_coordinator(s)
     topic = s.make_topic(partitions=3)
-    for version in range(6):
+    commit = partial(commit_offsets, ids={topic: s.topic_id(topic)})
+    for version in range(7):
         p = producer(s, f"t-{version}")
         group = s.name(f"g-{version}")
-        s.call("not added", commit_offsets(p, group, (topic, [(0, 10)])), version)
+        s.call("not added", commit(p, group, (topic, [(0, 10)])), version)
         _described(s, "described, not added", p)
         _fetched(s, "fetch, not added", group, (topic, [0]))
         s.ask(add_offsets(p, group), 3)
-        s.call("commit", commit_offsets(p, group, (topic, [(0, 10), (1, 11)])), version)
+        s.call("commit", commit(p, group, (topic, [(0, 10), (1, 11)])), version)
         _fetched(s, "fetch, pending", group, (topic, [0, 1, 2]))
         _fetched(s, "fetch all, pending", group)
-        s.call("commit again", commit_offsets(p, group, (topic, [(0, 12)])), version)
-        s.call("committed", end(p), 5 if version == 5 else 3)
+        s.call("commit again", commit(p, group, (topic, [(0, 12)])), version)
+        s.call("committed", end(p), 5 if version >= 5 else 3)
         until_state(s, p.name, "CompleteCommit")
         _until_offset(s, group, topic)
         _fetched(s, "fetch, committed", group, (topic, [0, 1, 2]))
         # A further transaction, which is aborted: the offsets from before are still returned.
         p = producer(s, f"t-{version}")
         s.ask(add_offsets(p, group), 3)
-        s.call("commit what is aborted", commit_offsets(p, group, (topic, [(0, 20), (2, 22)])), version)
+        s.call("commit what is aborted", commit(p, group, (topic, [(0, 20), (2, 22)])), version)
         _fetched(s, "fetch, pending again", group, (topic, [0, 1, 2]))
         s.call("a plain commit beside it", requests.commit(group, (topic, [(1, 99, "")])), 8)
         _fetched(s, "fetch, pending and plain", group, (topic, [0, 1, 2]))
-        s.call("aborted", end(p, commit=False), 5 if version == 5 else 3)
+        s.call("aborted", end(p, commit=False), 5 if version >= 5 else 3)
         until_state(s, p.name, "CompleteAbort")
         _until_offset(s, group, topic)
         _fetched(s, "fetch, aborted", group, (topic, [0, 1, 2]))
@@ -115,36 +118,40 @@ def bad_offset_commits(s: Session) -> None:
     s.until_coordinator()
     until_coordinator(s)
     topic = s.make_topic(partitions=2)
-    for version in range(6):
+    commit = partial(commit_offsets, ids={topic: s.topic_id(topic), "no-such-topic": NO_SUCH_ID})
+    for version in range(7):
         p = producer(s, f"t-{version}")
         group = s.name(f"g-{version}")
         s.ask(add_offsets(p, group), 3)
         one = (topic, [(0, 1)])
-        s.call("older epoch", commit_offsets(p.older(), group, one), version)
-        s.call("newer epoch", commit_offsets(p.newer(), group, one), version)
-        s.call("another producer", commit_offsets(Producer(p.name, p.id + NOBODYS_ID, 0), group, one), version)
-        s.call("nobody", commit_offsets(Producer(p.name, -1, -1), group, one), version)
-        s.call("unknown id", commit_offsets(Producer(s.name("none"), p.id, p.epoch), group, one), version)
-        s.call("empty id", commit_offsets(Producer("", p.id, p.epoch), group, one), version)
-        s.call("empty group", commit_offsets(p, "", one), version)
-        s.call("another group", commit_offsets(p, s.name(f"other-{version}"), one), version)
-        s.call("unknown topic", commit_offsets(p, group, ("no-such-topic", [(0, 1)]), one), version)
-        s.call("unknown partition", commit_offsets(p, group, (topic, [(7, 1), (0, 1), (-1, 1)])), version)
-        s.call("no topics", commit_offsets(p, group), version)
-        s.call("no partitions", commit_offsets(p, group, (topic, [])), version)
-        s.call("twice", commit_offsets(p, group, (topic, [(0, 1), (0, 2)]), (topic, [(0, 3)])), version)
-        s.call("offset -5", commit_offsets(p, group, (topic, [(1, -5)])), version)
-        s.call("no metadata", commit_offsets(p, group, one, metadata=None), version)
-        s.call("metadata of 4097", commit_offsets(p, group, one, metadata="x" * 4097), version)
+        s.call("older epoch", commit(p.older(), group, one), version)
+        s.call("newer epoch", commit(p.newer(), group, one), version)
+        s.call("another producer", commit(Producer(p.name, p.id + NOBODYS_ID, 0), group, one), version)
+        s.call("nobody", commit(Producer(p.name, -1, -1), group, one), version)
+        s.call("unknown id", commit(Producer(s.name("none"), p.id, p.epoch), group, one), version)
+        s.call("empty id", commit(Producer("", p.id, p.epoch), group, one), version)
+        s.call("empty group", commit(p, "", one), version)
+        s.call("another group", commit(p, s.name(f"other-{version}"), one), version)
+        s.call("unknown topic", commit(p, group, ("no-such-topic", [(0, 1)]), one), version)
+        s.call("unknown partition", commit(p, group, (topic, [(7, 1), (0, 1), (-1, 1)])), version)
+        s.call("no topics", commit(p, group), version)
+        s.call("no partitions", commit(p, group, (topic, [])), version)
+        s.call("twice", commit(p, group, (topic, [(0, 1), (0, 2)]), (topic, [(0, 3)])), version)
+        s.call("offset -5", commit(p, group, (topic, [(1, -5)])), version)
+        s.call("no metadata", commit(p, group, one, metadata=None), version)
+        s.call("metadata of 4097", commit(p, group, one, metadata="x" * 4097), version)
         if version >= 3:
             for what, fields in (
-                ("a generation", {"generation_id": 7}),
+                ("a generation", {"generation_id_or_member_epoch": 7}),
                 ("a member", {"member_id": "ghost"}),
-                ("both", {"generation_id": 7, "member_id": "ghost"}),
+                ("both", {"generation_id_or_member_epoch": 7, "member_id": "ghost"}),
                 ("an instance", {"group_instance_id": "i"}),
-                ("an instance and a member", {"group_instance_id": "i", "member_id": "ghost", "generation_id": 7}),
+                (
+                    "an instance and a member",
+                    {"group_instance_id": "i", "member_id": "ghost", "generation_id_or_member_epoch": 7},
+                ),
             ):
-                s.call(f"{what}, nobody there", commit_offsets(p, group, one, **fields), version)
+                s.call(f"{what}, nobody there", commit(p, group, one, **fields), version)
         until_ended(s, p, version=1)
         _until_offset(s, group, topic)
         _fetched(s, "what is committed", group, (topic, [0, 1]), stable=True)
@@ -155,7 +162,8 @@ def commit_offsets_of_members(s: Session) -> None:
     s.until_coordinator()
     until_coordinator(s)
     topic = s.make_topic()
-    for version in (2, 3, 4, 5):
+    commit = partial(commit_offsets, ids={topic: s.topic_id(topic)})
+    for version in (2, 3, 4, 5, 6):
         p = producer(s, f"t-{version}")
         group = s.name(f"g-{version}")
         joined = requests.joined(s, "join", group, group_instance_id="i")
@@ -163,13 +171,17 @@ def commit_offsets_of_members(s: Session) -> None:
         naming = {"protocol_type": "consumer", "protocol_name": "range", "group_instance_id": "i"}
         s.ask(add_offsets(p, group), 3)
         one = (topic, [(0, version)])
-        me: dict[str, Any] = {"generation_id": generation, "member_id": member, "group_instance_id": "i"}
+        me: dict[str, Any] = {
+            "generation_id_or_member_epoch": generation,
+            "member_id": member,
+            "group_instance_id": "i",
+        }
         cases: list[tuple[str, dict[str, Any]]] = [
             ("right", me),
             ("right, without the instance", {**me, "group_instance_id": None}),
-            ("older generation", {**me, "generation_id": generation - 1}),
-            ("newer generation", {**me, "generation_id": generation + 1}),
-            ("no generation", {**me, "generation_id": -1}),
+            ("older generation", {**me, "generation_id_or_member_epoch": generation - 1}),
+            ("newer generation", {**me, "generation_id_or_member_epoch": generation + 1}),
+            ("no generation", {**me, "generation_id_or_member_epoch": -1}),
             ("a ghost", {**me, "member_id": "ghost"}),
             ("a ghost, no instance", {**me, "member_id": "ghost", "group_instance_id": None}),
             ("an unknown instance", {**me, "group_instance_id": "j"}),
@@ -177,10 +189,10 @@ def commit_offsets_of_members(s: Session) -> None:
         ]
         if version < 3:
             cases = [("nobody", {})]
-        s.call("before sync", commit_offsets(p, group, one, **(me if version >= 3 else {})), version)
+        s.call("before sync", commit(p, group, one, **(me if version >= 3 else {})), version)
         s.call("sync", requests.sync(group, generation, member, {member: b"x"}, **naming))
         for what, fields in cases:
-            s.call(what, commit_offsets(p, group, one, **fields), version)
+            s.call(what, commit(p, group, one, **fields), version)
         s.call("the group cannot be deleted", DeleteGroupsRequest(groups_names=[group]))
         leaving = MemberIdentity(member_id=member, group_instance_id="i")
         s.call("leave", LeaveGroupRequest(group_id=group, members=[leaving]))

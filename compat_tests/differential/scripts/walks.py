@@ -137,14 +137,15 @@ def walk_of_consumers(s: Session) -> None:
     """Four members, one of them static, that join, comply or not, change what they read, leave, in any order.
 
     The uniform assignor takes topics in the order of their ids, which are a node's own: where it may be chosen there
-    is one topic. And members come in the order of a hash map: these names share no bucket."""
+    is one topic. Members come in the order of a hash map: these names share no bucket. All members of a group ask for
+    one assignor, because Apache Kafka 4.4.0 raises the epoch without end where two have the same number of votes."""
     s.until_coordinator()
     every = [assignable(s, "a", partitions=5), assignable(s, "b", partitions=3), assignable(s, "c", partitions=1)]
     for seed in range(WALKS):
         random = Random(seed)
         group = s.name(f"g-{seed}")
-        topics, assignors = (every, ["range"]) if seed % 2 else (every[:1], ["uniform", "range"])
-        fixed: dict[str, Any] = {"server_assignor": assignors[0]}
+        topics, assignor = (every, "range") if seed % 2 else (every[:1], "uniform")
+        fixed: dict[str, Any] = {"server_assignor": assignor}
         members = [Member(s, group, f"m{number}", **fixed) for number in range(3)]
         members.append(Member(s, group, "m3", instance_id="i", **fixed))
         for number in range(STEPS):
@@ -160,7 +161,7 @@ def walk_of_consumers(s: Session) -> None:
             elif choice < 0.87:
                 member.beat(label, subscribed_topic_names=random.sample(topics, random.randint(0, len(topics))))
             elif choice < 0.92:
-                member.beat(label, server_assignor=random.choice(assignors))
+                member.beat(label, server_assignor=assignor)
             elif choice < 0.95:
                 epoch = max(0, member.epoch) + random.choice((-1, 1))
                 s.call(f"{member.name} is mistaken{label}", beat(group, member.name, max(1, epoch), member.owned))

@@ -1,6 +1,6 @@
 """Keys of the coordinators: consumer groups and offsets, share groups, transactions and idempotent producers.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py. The comment above
+Names, types, defaults and limits are those of Apache Kafka 4.4.0; see key_table.py. The comment above
 a row is the text of the key: `make generate` writes it to texts/.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pykbroker.config.kinds import (
     BOOLEAN,
+    CLASS,
     CLUSTER_WIDE,
     HIGH,
     INT,
@@ -30,6 +31,8 @@ GROUPS = in_area(
     "Consumer groups and offsets",
     #: Least time between two assignments of a consumer group; members that come and go in between share one.
     Key("group.consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
+    #: Whether assignments of consumer groups are computed on a thread of their own.
+    Key("group.consumer.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, CLUSTER_WIDE, internal=True),
     #: Assignors that consumer groups may choose from; the first is the default.
     Key("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(empty=False), MEDIUM, acts=True),
     #: How often members of a consumer group are told to send heartbeats.
@@ -91,8 +94,14 @@ GROUPS = in_area(
     Key("group.max.size", INT, MAX_INT, at_least(1), MEDIUM, acts=True),
     #: Shortest session timeout that a member of a classic group may ask for.
     Key("group.min.session.timeout.ms", INT, 6000, None, MEDIUM, acts=True),
+    #: How many records a task of a streams group may lag and still count as caught up.
+    Key("group.streams.acceptable.recovery.lag", LONG, 10_000, at_least(0), MEDIUM, internal=True),
     #: Least time between two assignments of a streams group.
     Key("group.streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    #: Whether assignments of streams groups are computed on a thread of their own.
+    Key("group.streams.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, CLUSTER_WIDE, internal=True),
+    #: Assignors that streams groups may choose from; the first is the default.
+    Key("group.streams.assignors", LIST, ("sticky",), ListOf(empty=False), MEDIUM),
     #: How often members of a streams group are told to send heartbeats.
     Key("group.streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
     #: How long an empty streams group waits for more members before its first assignment.
@@ -107,16 +116,28 @@ GROUPS = in_area(
     Key("group.streams.max.size", INT, MAX_INT, at_least(1), MEDIUM),
     #: Upper bound of streams.num.standby.replicas of a group.
     Key("group.streams.max.standby.replicas", INT, 2, at_least(0), MEDIUM),
+    #: Upper bound of streams.num.warmup.replicas of a group.
+    Key("group.streams.max.warmup.replicas", INT, 20, at_least(0), MEDIUM, internal=True),
     #: Lower bound of streams.assignment.interval.ms of a group.
     Key("group.streams.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
     #: Lower bound of streams.heartbeat.interval.ms of a group.
     Key("group.streams.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
     #: Lower bound of streams.session.timeout.ms of a group.
     Key("group.streams.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    #: Lower bound of streams.task.offset.interval.ms of a group.
+    Key("group.streams.min.task.offset.interval.ms", INT, 15_000, at_least(1), MEDIUM, internal=True),
     #: Standby copies of each task's state in a streams group.
     Key("group.streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM),
+    #: Copies of task state that may be built at a time before tasks of a streams group move.
+    Key("group.streams.num.warmup.replicas", INT, 2, at_least(0), MEDIUM, internal=True),
+    #: Tags of clients that standby copies of a streams group are spread over.
+    Key("group.streams.rack.aware.assignment.tags", LIST, (), ListOf(empty=True), LOW),
     #: A member of a streams group that sends no heartbeat for this long is removed.
     Key("group.streams.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    #: How often members of a streams group report the offsets of their tasks.
+    Key("group.streams.task.offset.interval.ms", INT, 60_000, at_least(1), MEDIUM, internal=True),
+    #: Class that stores the descriptions of topologies of streams groups.
+    Key("group.streams.topology.description.plugin.class", CLASS, None, None, MEDIUM),
     #: Most bytes of metadata that may come with a committed offset.
     Key("offset.metadata.max.bytes", INT, 4096, None, HIGH, acts=True),
     #: How long an offset commit waits until it is replicated.
@@ -144,10 +165,25 @@ SHARE = in_area(
     "Share groups",
     #: Least time between two assignments of a share group.
     Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
+    #: Whether the broker may create a dead letter topic that a share group names and that does not exist.
+    Key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),
+    #: Beginning of the name of each dead letter topic.
+    Key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, MEDIUM, CLUSTER_WIDE),
+    #: Whether assignments of share groups are computed on a thread of their own.
+    Key("group.share.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, CLUSTER_WIDE, internal=True),
     #: The assignor of share groups; exactly one.
     Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM, acts=True),
     #: How often a record is delivered before it is given up on.
     Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM),
+    #: Class that writes dead letters.
+    Key(
+        "group.share.dlq.manager.class.name",
+        STRING,
+        "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+        None,
+        MEDIUM,
+        internal=True,
+    ),
     #: How often members of a share group are told to send heartbeats.
     Key("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, acts=True),
     #: Pause before an attempt to initialize share state is repeated.

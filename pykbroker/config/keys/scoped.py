@@ -1,6 +1,6 @@
 """Keys of one topic, of one group, and two small sets that Kafka's server.properties does not have.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1 (except OWN); see key_table.py. The comment above
+Names, types, defaults and limits are those of Apache Kafka 4.4.0 (except OWN); see key_table.py. The comment above
 a row is the text of the key: `make generate` writes it to texts/.
 """
 
@@ -13,6 +13,8 @@ from pykbroker.config.kinds import (
     INT,
     LIST,
     LONG,
+    LOW,
+    MAX_ARRAY,
     MAX_LONG,
     MEDIUM,
     PER_GROUP,
@@ -55,6 +57,8 @@ TOPIC = in_area(
     Key("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, PER_TOPIC, acts=True),
     #: How long tombstones stay in a compacted topic, so that slow readers still see them.
     Key("delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, PER_TOPIC, acts=True),
+    #: Whether share groups may write records that they give up on to the topic.
+    Key("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
     #: How long a deleted segment stays on disk under a .deleted name.
     Key("file.delete.delay.ms", LONG, 60000, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: After how many records a partition is forced to disk. Replication is the better guard.
@@ -75,6 +79,9 @@ TOPIC = in_area(
     Key("local.retention.ms", LONG, -2, at_least(-2), MEDIUM, PER_TOPIC),
     #: Longest time for which a record can stay out of reach of compaction.
     Key("max.compaction.lag.ms", LONG, MAX_LONG, at_least(1), MEDIUM, PER_TOPIC, acts=True),
+    #: Largest record in a compressed batch that is accepted, after decompression. A batch with a larger record is
+    #: refused with INVALID_RECORD.
+    Key("max.decompressed.message.bytes", INT, MAX_ARRAY, between(1, MAX_ARRAY), MEDIUM, PER_TOPIC, acts=True),
     #: Largest batch that is accepted, as compressed.
     Key("max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
@@ -99,6 +106,12 @@ TOPIC = in_area(
     Key("min.insync.replicas", INT, 1, at_least(1), MEDIUM, PER_TOPIC, acts=True),
     #: Whether the file of a new segment gets its full size at once.
     Key("preallocate", BOOLEAN, False, None, MEDIUM, PER_TOPIC, acts=True),
+    #: With remote storage: how many newer bytes there must be on local disk before a segment is copied; 0 copies it at
+    #: once, and -1 means as many as local.retention.bytes.
+    Key("remote.copy.lag.bytes", LONG, -1, at_least(-1), MEDIUM, PER_TOPIC),
+    #: With remote storage: how old a segment must be before it is copied; 0 copies it at once, and -1 means as old as
+    #: local.retention.ms.
+    Key("remote.copy.lag.ms", LONG, 0, at_least(-1), MEDIUM, PER_TOPIC),
     #: Whether the topic's remote segments stay as they are and no more are copied; local retention must equal total.
     Key("remote.log.copy.disable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
     #: Whether remote segments are deleted when remote.storage.enable is turned off.
@@ -134,6 +147,8 @@ GROUP = in_area(
     "Groups",
     #: Least time between two assignments of the consumer group.
     Key("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP, acts=True),
+    #: Whether the assignments of the consumer group are computed on a thread of their own.
+    Key("consumer.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, internal=True),
     #: How often members of the consumer group are told to send heartbeats.
     Key("consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: A member of the consumer group that sends no heartbeat for this long is removed.
@@ -142,6 +157,12 @@ GROUP = in_area(
     Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP, acts=True),
     #: Where the share group starts on a partition new to it: latest, earliest, or a time back from now.
     Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP),
+    #: Whether a record that the share group gives up on is written to its dead letter queue with its key and value.
+    Key("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, MEDIUM, PER_GROUP),
+    #: Topic to which records are written that the share group gives up on; empty is none.
+    Key("errors.deadletterqueue.topic.name", STRING, "", None, MEDIUM, PER_GROUP),
+    #: Whether the assignments of the share group are computed on a thread of their own.
+    Key("share.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, internal=True),
     #: How often a record is delivered to the share group before it is given up on.
     Key("share.delivery.count.limit", INT, 5, at_least(2), MEDIUM, PER_GROUP),
     #: How often members of the share group are told to send heartbeats.
@@ -163,16 +184,28 @@ GROUP = in_area(
     Key("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP),
     #: A member of the share group that sends no heartbeat for this long is removed.
     Key("share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP, acts=True),
+    #: How many records a task may lag and still count as caught up, in the streams group.
+    Key("streams.acceptable.recovery.lag", LONG, 10_000, at_least(0), MEDIUM, PER_GROUP, internal=True),
     #: Least time between two assignments of the streams group.
     Key("streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
+    #: The assignor of the streams group.
+    Key("streams.assignor.name", STRING, None, None, MEDIUM, PER_GROUP),
+    #: Whether the assignments of the streams group are computed on a thread of their own.
+    Key("streams.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, internal=True),
     #: How often members of the streams group are told to send heartbeats.
     Key("streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP),
     #: How long the streams group, when empty, waits for more members before its first assignment.
     Key("streams.initial.rebalance.delay.ms", INT, 3000, at_least(0), MEDIUM, PER_GROUP),
     #: Standby copies of each task's state in the streams group.
     Key("streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM, PER_GROUP),
+    #: Copies of task state that may be built at a time before tasks move, in the streams group.
+    Key("streams.num.warmup.replicas", INT, 2, at_least(0), MEDIUM, PER_GROUP, internal=True),
+    #: Tags of clients that standby copies of the streams group are spread over.
+    Key("streams.rack.aware.assignment.tags", LIST, (), ListOf(empty=True), LOW, PER_GROUP),
     #: A member of the streams group that sends no heartbeat for this long is removed.
     Key("streams.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
+    #: How often members of the streams group report the offsets of their tasks.
+    Key("streams.task.offset.interval.ms", INT, 60_000, at_least(1), MEDIUM, PER_GROUP, internal=True),
 )
 
 # Dynamic configuration of a broker that a properties file cannot have.

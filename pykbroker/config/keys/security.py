@@ -1,6 +1,6 @@
 """Keys that protect connections: TLS and SASL.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py. The comment above
+Names, types, defaults and limits are those of Apache Kafka 4.4.0; see key_table.py. The comment above
 a row is the text of the key: `make generate` writes it to texts/.
 """
 
@@ -294,6 +294,10 @@ SASL = in_area(
     Key("sasl.mechanism.controller.protocol", STRING, "GSSAPI", None, HIGH, acts=True),
     #: SASL mechanism between brokers.
     Key("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", None, MEDIUM, PER_BROKER, acts=True),
+    #: With OAUTHBEARER: whether a token is accepted although no expected audience is set.
+    Key("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, None, MEDIUM),
+    #: With OAUTHBEARER: whether a token is accepted although no expected issuer is set.
+    Key("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, None, MEDIUM),
     #: Algorithm that signs an assertion sent to the OAuth provider.
     Key("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", OneOfAnyCase("ES256", "RS256"), MEDIUM),
     #: Audience claim of the assertion.

@@ -1,6 +1,6 @@
 """Keys of a node as a server: identity and quorum, listeners and requests, policies, quotas and metrics.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py. The comment above
+Names, types, defaults and limits are those of Apache Kafka 4.4.0; see key_table.py. The comment above
 a row is the text of the key: `make generate` writes it to texts/.
 """
 

@@ -1,6 +1,6 @@
 """Keys of storage: the log and the values that topics inherit, its replicas, and remote storage.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py. The comment above
+Names, types, defaults and limits are those of Apache Kafka 4.4.0; see key_table.py. The comment above
 a row is the text of the key: `make generate` writes it to texts/.
 """
 
@@ -15,6 +15,7 @@ from pykbroker.config.kinds import (
     LIST,
     LONG,
     LOW,
+    MAX_ARRAY,
     MAX_DOUBLE,
     MAX_LONG,
     MEDIUM,
@@ -117,6 +118,12 @@ LOG = in_area(
     Key("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     #: With remote storage: how long segments stay on local disk; -2 means as long as log.retention.ms.
     Key("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
+    #: With remote storage: how many newer bytes there must be on local disk before a segment is copied; 0 copies it at
+    #: once, and -1 means as many as log.local.retention.bytes.
+    Key("log.remote.copy.lag.bytes", LONG, -1, at_least(-1), MEDIUM, CLUSTER_WIDE),
+    #: With remote storage: how old a segment must be before it is copied; 0 copies it at once, and -1 means as old as
+    #: log.local.retention.ms.
+    Key("log.remote.copy.lag.ms", LONG, 0, at_least(-1), MEDIUM, CLUSTER_WIDE),
     #: How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
     Key("log.message.timestamp.after.max.ms", LONG, 3_600_000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
     #: How much older than the broker's clock a record's timestamp may be, under CreateTime.
@@ -155,6 +162,9 @@ LOG = in_area(
     Key("log.segment.bytes", INT, 1_073_741_824, at_least(1_048_576), HIGH, CLUSTER_WIDE, acts=True),
     #: How long a deleted segment stays on disk under a .deleted name.
     Key("log.segment.delete.delay.ms", LONG, 60000, at_least(0), HIGH, CLUSTER_WIDE, acts=True),
+    #: Largest record in a compressed batch that is accepted, after decompression. A batch with a larger record is
+    #: refused with INVALID_RECORD.
+    Key("max.decompressed.message.bytes", INT, MAX_ARRAY, between(1, MAX_ARRAY), MEDIUM, CLUSTER_WIDE, acts=True),
     #: Largest batch that is accepted, as compressed.
     Key("message.max.bytes", INT, 1_048_588, at_least(0), HIGH, CLUSTER_WIDE, acts=True),
     #: How many replicas must be in sync for a Produce with acks=all to be accepted.

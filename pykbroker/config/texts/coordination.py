@@ -3,6 +3,8 @@
 GROUPS = """\
 group.consumer.assignment.interval.ms
     Least time between two assignments of a consumer group; members that come and go in between share one.
+group.consumer.assignor.offload.enable
+    Whether assignments of consumer groups are computed on a thread of their own.
 group.consumer.assignors
     Assignors that consumer groups may choose from; the first is the default.
 group.consumer.heartbeat.interval.ms
@@ -50,8 +52,14 @@ group.max.size
     Most members of one classic group.
 group.min.session.timeout.ms
     Shortest session timeout that a member of a classic group may ask for.
+group.streams.acceptable.recovery.lag
+    How many records a task of a streams group may lag and still count as caught up.
 group.streams.assignment.interval.ms
     Least time between two assignments of a streams group.
+group.streams.assignor.offload.enable
+    Whether assignments of streams groups are computed on a thread of their own.
+group.streams.assignors
+    Assignors that streams groups may choose from; the first is the default.
 group.streams.heartbeat.interval.ms
     How often members of a streams group are told to send heartbeats.
 group.streams.initial.rebalance.delay.ms
@@ -66,16 +74,28 @@ group.streams.max.size
     Most members of one streams group.
 group.streams.max.standby.replicas
     Upper bound of streams.num.standby.replicas of a group.
+group.streams.max.warmup.replicas
+    Upper bound of streams.num.warmup.replicas of a group.
 group.streams.min.assignment.interval.ms
     Lower bound of streams.assignment.interval.ms of a group.
 group.streams.min.heartbeat.interval.ms
     Lower bound of streams.heartbeat.interval.ms of a group.
 group.streams.min.session.timeout.ms
     Lower bound of streams.session.timeout.ms of a group.
+group.streams.min.task.offset.interval.ms
+    Lower bound of streams.task.offset.interval.ms of a group.
 group.streams.num.standby.replicas
     Standby copies of each task's state in a streams group.
+group.streams.num.warmup.replicas
+    Copies of task state that may be built at a time before tasks of a streams group move.
+group.streams.rack.aware.assignment.tags
+    Tags of clients that standby copies of a streams group are spread over.
 group.streams.session.timeout.ms
     A member of a streams group that sends no heartbeat for this long is removed.
+group.streams.task.offset.interval.ms
+    How often members of a streams group report the offsets of their tasks.
+group.streams.topology.description.plugin.class
+    Class that stores the descriptions of topologies of streams groups.
 offset.metadata.max.bytes
     Most bytes of metadata that may come with a committed offset.
 offsets.commit.timeout.ms
@@ -102,10 +122,18 @@ offsets.topic.segment.bytes
 SHARE = """\
 group.share.assignment.interval.ms
     Least time between two assignments of a share group.
+errors.deadletterqueue.auto.create.topics.enable
+    Whether the broker may create a dead letter topic that a share group names and that does not exist.
+errors.deadletterqueue.topic.name.prefix
+    Beginning of the name of each dead letter topic.
+group.share.assignor.offload.enable
+    Whether assignments of share groups are computed on a thread of their own.
 group.share.assignors
     The assignor of share groups; exactly one.
 group.share.delivery.count.limit
     How often a record is delivered before it is given up on.
+group.share.dlq.manager.class.name
+    Class that writes dead letters.
 group.share.heartbeat.interval.ms
     How often members of a share group are told to send heartbeats.
 group.share.initialize.retry.interval.ms

@@ -13,6 +13,8 @@ compression.zstd.level
     Level of zstd where compression.type is zstd.
 delete.retention.ms
     How long tombstones stay in a compacted topic, so that slow readers still see them.
+errors.deadletterqueue.group.enable
+    Whether share groups may write records that they give up on to the topic.
 file.delete.delay.ms
     How long a deleted segment stays on disk under a .deleted name.
 flush.messages
@@ -33,6 +35,9 @@ local.retention.ms
     With remote storage: how long segments stay on local disk; -2 means as long as retention.ms.
 max.compaction.lag.ms
     Longest time for which a record can stay out of reach of compaction.
+max.decompressed.message.bytes
+    Largest record in a compressed batch that is accepted, after decompression. A batch with a larger record is refused
+    with INVALID_RECORD.
 max.message.bytes
     Largest batch that is accepted, as compressed.
 message.timestamp.after.max.ms
@@ -49,6 +54,12 @@ min.insync.replicas
     How many replicas must be in sync for a Produce with acks=all to be accepted.
 preallocate
     Whether the file of a new segment gets its full size at once.
+remote.copy.lag.bytes
+    With remote storage: how many newer bytes there must be on local disk before a segment is copied; 0 copies it at
+    once, and -1 means as many as local.retention.bytes.
+remote.copy.lag.ms
+    With remote storage: how old a segment must be before it is copied; 0 copies it at once, and -1 means as old as
+    local.retention.ms.
 remote.log.copy.disable
     Whether the topic's remote segments stay as they are and no more are copied; local retention must equal total.
 remote.log.delete.on.disable
@@ -74,6 +85,8 @@ unclean.leader.election.enable
 GROUP = """\
 consumer.assignment.interval.ms
     Least time between two assignments of the consumer group.
+consumer.assignor.offload.enable
+    Whether the assignments of the consumer group are computed on a thread of their own.
 consumer.heartbeat.interval.ms
     How often members of the consumer group are told to send heartbeats.
 consumer.session.timeout.ms
@@ -82,6 +95,12 @@ share.assignment.interval.ms
     Least time between two assignments of the share group.
 share.auto.offset.reset
     Where the share group starts on a partition new to it: latest, earliest, or a time back from now.
+errors.deadletterqueue.copy.record.enable
+    Whether a record that the share group gives up on is written to its dead letter queue with its key and value.
+errors.deadletterqueue.topic.name
+    Topic to which records are written that the share group gives up on; empty is none.
+share.assignor.offload.enable
+    Whether the assignments of the share group are computed on a thread of their own.
 share.delivery.count.limit
     How often a record is delivered to the share group before it is given up on.
 share.heartbeat.interval.ms
@@ -96,16 +115,28 @@ share.renew.acknowledge.enable
     Whether members of the share group may extend the time for which they hold a record.
 share.session.timeout.ms
     A member of the share group that sends no heartbeat for this long is removed.
+streams.acceptable.recovery.lag
+    How many records a task may lag and still count as caught up, in the streams group.
 streams.assignment.interval.ms
     Least time between two assignments of the streams group.
+streams.assignor.name
+    The assignor of the streams group.
+streams.assignor.offload.enable
+    Whether the assignments of the streams group are computed on a thread of their own.
 streams.heartbeat.interval.ms
     How often members of the streams group are told to send heartbeats.
 streams.initial.rebalance.delay.ms
     How long the streams group, when empty, waits for more members before its first assignment.
 streams.num.standby.replicas
     Standby copies of each task's state in the streams group.
+streams.num.warmup.replicas
+    Copies of task state that may be built at a time before tasks move, in the streams group.
+streams.rack.aware.assignment.tags
+    Tags of clients that standby copies of the streams group are spread over.
 streams.session.timeout.ms
     A member of the streams group that sends no heartbeat for this long is removed.
+streams.task.offset.interval.ms
+    How often members of the streams group report the offsets of their tasks.
 """
 
 DYNAMIC_ONLY = """\

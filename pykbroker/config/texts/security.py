@@ -92,6 +92,10 @@ sasl.mechanism.controller.protocol
     SASL mechanism towards controllers.
 sasl.mechanism.inter.broker.protocol
     SASL mechanism between brokers.
+sasl.oauthbearer.allow.unverified.audience
+    With OAUTHBEARER: whether a token is accepted although no expected audience is set.
+sasl.oauthbearer.allow.unverified.issuer
+    With OAUTHBEARER: whether a token is accepted although no expected issuer is set.
 sasl.oauthbearer.assertion.algorithm
     Algorithm that signs an assertion sent to the OAuth provider.
 sasl.oauthbearer.assertion.claim.aud

@@ -68,6 +68,12 @@ log.local.retention.bytes
     With remote storage: how many bytes of a partition stay on local disk; -2 means as many as log.retention.bytes.
 log.local.retention.ms
     With remote storage: how long segments stay on local disk; -2 means as long as log.retention.ms.
+log.remote.copy.lag.bytes
+    With remote storage: how many newer bytes there must be on local disk before a segment is copied; 0 copies it at
+    once, and -1 means as many as log.local.retention.bytes.
+log.remote.copy.lag.ms
+    With remote storage: how old a segment must be before it is copied; 0 copies it at once, and -1 means as old as
+    log.local.retention.ms.
 log.message.timestamp.after.max.ms
     How far a record's timestamp may be ahead of the broker's clock, under CreateTime.
 log.message.timestamp.before.max.ms
@@ -98,6 +104,9 @@ log.segment.bytes
     Largest size of one segment file.
 log.segment.delete.delay.ms
     How long a deleted segment stays on disk under a .deleted name.
+max.decompressed.message.bytes
+    Largest record in a compressed batch that is accepted, after decompression. A batch with a larger record is refused
+    with INVALID_RECORD.
 message.max.bytes
     Largest batch that is accepted, as compressed.
 min.insync.replicas

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.primitives import TopLevel
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pykbroker_wire.messages.join_group import JoinGroupRequest
     from pykbroker_wire.messages.leave_group import LeaveGroupRequest
     from pykbroker_wire.messages.sync_group import SyncGroupRequest
+
+#: Members of the newer protocols get STALE_MEMBER_EPOCH from this version of TxnOffsetCommit on (KIP-1319).
+STALE_TO_PRODUCERS_FROM: Final = 6
 
 #: Takes (topic name, topic id, partition) and raises KafkaError if it may not be committed.
 PartitionCheck = Callable[[str, bytes, int], None]
@@ -84,7 +87,8 @@ class Group(Protocol):
         transactional: bool = False,
         api_version: int = ...,
     ) -> PartitionCheck | None:
-        """Return the check that each partition must pass, None if all partitions may be committed."""
+        """Return the check that each partition must pass, None if all partitions may be committed. `api_version` is
+        that of OffsetCommit, or with `transactional` that of TxnOffsetCommit."""
         ...
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None: ...

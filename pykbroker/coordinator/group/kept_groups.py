@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from pykbroker.coordinator.group.contract import GroupKind
+from pykbroker.coordinator.group.contract import STALE_TO_PRODUCERS_FROM, GroupKind
 from pykbroker.coordinator.result import CoordinatorRecord, TimerKey, Token
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -92,7 +92,8 @@ class StreamsGroup:
         if not transactional and api_version < _COMMIT_WITH_EPOCH_FROM:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if generation != epoch:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH)
+            unknown = transactional and api_version < STALE_TO_PRODUCERS_FROM
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION if unknown else ErrorCode.STALE_MEMBER_EPOCH)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:

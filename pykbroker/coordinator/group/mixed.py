@@ -227,7 +227,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         return read_subscription(request.protocols[0].metadata)
     except DecodeError as error:
         logger.warning(_UNREADABLE, request.group_id, request.member_id, error)
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
 def _updated(

@@ -1,5 +1,5 @@
-"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), with checks of the member that commits (KIP-447) and
-of the transaction (KIP-890).
+"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), with checks of the member that commits (KIP-447,
+KIP-1319) and of the transaction (KIP-890).
 
 Responsible for the checks that the group makes for such a commit, for the guard that proves that the transaction's
 coordinator has the partition, and for the client's error if the coordinator refuses. Not responsible for pending
@@ -41,32 +41,37 @@ if TYPE_CHECKING:
 #: transaction version 2.
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
+#: From this version on the client knows GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH, and topics have ids (KIP-1319).
+TOPIC_IDS_FROM: Final = 6
 
 
 def commit(
     shard: GroupShard,
     request: TxnOffsetCommitRequest,
     topics: list[TxnOffsetCommitRequestTopic],
+    api_version: int,
     token: Token,
     now_ms: int,
 ) -> Result:
-    """`topics` are the topics of the request that exist and may be read."""
+    """`topics` are the topics of the request that exist and may be read, with names and ids."""
     group = shard.groups.get(request.group_id)
     check = None
     if group is not None:
         check = group.check_offset_commit(
-            request.member_id, request.group_instance_id, request.generation_id, transactional=True
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            transactional=True,
+            api_version=api_version,
         )
-    elif request.generation_id >= 0:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    elif request.generation_id_or_member_epoch >= 0:
+        known = api_version >= TOPIC_IDS_FROM
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
     result = Result()
     result.transaction = (request.producer_id, request.producer_epoch)
     response = TxnOffsetCommitResponse()
     for topic in topics:
         answers: list[TxnOffsetCommitResponsePartition] = []
-        topic_id = shard.topics.id_of(topic.name) if check is not None else None
-        if check is not None and topic_id is None:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         for asked in topic.partitions:
             metadata = asked.committed_metadata or ""
             answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
@@ -74,8 +79,8 @@ def commit(
             if len(metadata) > shard.settings.offset_metadata_max_bytes:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
-            if check is not None and topic_id is not None:
-                check(topic.name, topic_id, asked.partition_index)
+            if check is not None:
+                check(topic.name, topic.topic_id, asked.partition_index)
             result.records.append(
                 offset_record(
                     request.group_id,
@@ -86,9 +91,12 @@ def commit(
                     metadata=metadata,
                     commit_ms=now_ms,
                     expire_ms=-1,
+                    topic_id=topic.topic_id,
                 )
             )
-        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        response.topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
     result.count(CountedEvent.OFFSET_COMMIT, len(result.records))
     result.reply(token, response)
     return result
@@ -125,7 +133,7 @@ class TransactionalOffsets:
         def submit(guard: object | None) -> Later[TxnOffsetCommitResponse]:
             return self._coordinator.submit(
                 index,
-                lambda shard, token, now_ms: commit(shard, request, topics, token, now_ms),
+                lambda shard, token, now_ms: commit(shard, request, topics, api_version, token, now_ms),
                 refuse,
                 verification=guard,
             )
@@ -168,6 +176,7 @@ class TransactionalOffsets:
 def refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
+        topic_id=topic.topic_id,
         partitions=[
             TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
             for asked in topic.partitions

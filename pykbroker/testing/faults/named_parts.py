@@ -173,7 +173,7 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
             code="partition_error_code",
         ),
     ),
-    ApiKey.TXN_OFFSET_COMMIT: (_topics(partitions=_BY_PARTITION_INDEX),),
+    ApiKey.TXN_OFFSET_COMMIT: (_topics("topics", "topics", "name", "topic_id", partitions=_BY_PARTITION_INDEX),),
     ApiKey.DESCRIBE_CONFIGS: (_list("resources", "results", *_RESOURCE),),
     ApiKey.ALTER_CONFIGS: (_list("resources", "responses", *_RESOURCE),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_list("resources", "responses", *_RESOURCE),),

@@ -284,9 +284,12 @@ def test_what_is_not_verified_is_not_written(
 
 
 def test_generations_of_groups_without_members(machine: Machine) -> None:
-    assert machine.commit({("t", 0): 1}, generation_id=7) == {ErrorCode.ILLEGAL_GENERATION}
+    assert machine.commit({("t", 0): 1}, version=6, generation_id_or_member_epoch=7) == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert machine.commit({("t", 0): 1}, generation_id_or_member_epoch=7) == {ErrorCode.ILLEGAL_GENERATION}
     assert machine.commit({("t", 0): 1}, member_id="ghost") == {0}
-    assert machine.commit({("t", 0): 1}, generation_id=7, member_id="ghost") == {ErrorCode.UNKNOWN_MEMBER_ID}
+    assert machine.commit({("t", 0): 1}, generation_id_or_member_epoch=7, member_id="ghost") == {
+        ErrorCode.UNKNOWN_MEMBER_ID
+    }
     assert machine.commit({("t", 0): 1}, group_instance_id="i") == {0}
 
 

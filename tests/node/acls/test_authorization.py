@@ -78,6 +78,7 @@ from pykbroker_wire.messages import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    unregister_controller,
     update_features,
     update_raft_voter,
     vote,
@@ -377,6 +378,7 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
         CLUSTER,
     )
     yield unregister_broker.UnregisterBrokerRequest(broker_id=1), None, CLUSTER
+    yield unregister_controller.UnregisterControllerRequest(controller_id=1), None, CLUSTER
     yield list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None), None, CLUSTER
     yield offset_delete.OffsetDeleteRequest(group_id="g"), None, GROUP
     yield describe_client_quotas.DescribeClientQuotasRequest(), None, CLUSTER

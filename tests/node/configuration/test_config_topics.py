@@ -123,6 +123,12 @@ async def error_of_a_large_batch(sim: Sim) -> int:
     return code
 
 
+async def error_of_a_large_record(sim: Sim) -> int:
+    """The batch is small, as it is compressed."""
+    code: int = (await sim.produce("t", sim.batch(b"x" * 5_000, codec=Codec.GZIP))).error_code
+    return code
+
+
 async def error_of_an_old_batch(sim: Sim) -> int:
     code: int = (await sim.produce("t", sim.batch(b"x", age_ms=10_000))).error_code
     return code
@@ -241,6 +247,13 @@ CASES = [
         "message.max.bytes",
         error_of_a_large_batch,
         lambda found: found == ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+    Case(
+        "max.decompressed.message.bytes",
+        "1000",
+        "max.decompressed.message.bytes",
+        error_of_a_large_record,
+        lambda found: found == ErrorCode.INVALID_RECORD,
     ),
     Case(
         "message.timestamp.before.max.ms",
@@ -374,6 +387,7 @@ def _keys_of(run: Mapping[str, object]) -> list[str]:
         "index.interval.bytes",
         "internal.segment.bytes",
         "max.compaction.lag.ms",
+        "max.decompressed.message.bytes",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
@@ -413,6 +427,7 @@ def _keys_of(run: Mapping[str, object]) -> list[str]:
         "log.roll.ms",
         "log.segment.bytes",
         "log.segment.delete.delay.ms",
+        "max.decompressed.message.bytes",
         "message.max.bytes",
         "min.insync.replicas",
     ),

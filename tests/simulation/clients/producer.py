@@ -323,7 +323,7 @@ class TransactionalProducer(Peer):
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            generation_id=by.generation,
+            generation_id_or_member_epoch=by.generation,
             member_id=by.member,
             group_instance_id=by.instance,
             topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],

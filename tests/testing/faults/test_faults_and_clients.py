@@ -280,7 +280,7 @@ def test_an_api_versions_error_is_read_in_version_0(broker: pykbroker.Broker, to
         with fault, Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
             answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"), version)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(one.api_key, one.max_version) for one in answer.api_keys] == [(18, 4)]
+        assert [(one.api_key, one.max_version) for one in answer.api_keys] == [(18, 5)]
     for number, send in enumerate((Librdkafka, kafka_python)):
         fault = broker.faults.add("ApiVersions", error="UNSUPPORTED_VERSION", times=1)
         if send is Librdkafka:

@@ -36,7 +36,7 @@ from pykbroker.coordinator.group.consumer.consumer_member import (
 )
 from pykbroker.coordinator.group.consumer.partition_epochs import PartitionEpochs
 from pykbroker.coordinator.group.consumer.subscriptions import Subscriptions
-from pykbroker.coordinator.group.contract import PartitionCheck
+from pykbroker.coordinator.group.contract import STALE_TO_PRODUCERS_FROM, PartitionCheck
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -264,7 +264,8 @@ class ConsumerGroup:
         transactional: bool = False,
         api_version: int = _COMMIT_WITH_EPOCH_FROM,
     ) -> PartitionCheck | None:
-        """Return the check that each partition must pass, None if all partitions may be committed."""
+        """Return the check that each partition must pass, None if all partitions may be committed. `api_version` is
+        that of OffsetCommit, or with `transactional` that of TxnOffsetCommit."""
         if generation < 0 and not self.members:
             # The client is an admin client, or a consumer that assigns its partitions itself.
             return None
@@ -278,12 +279,9 @@ class ConsumerGroup:
             )
         if generation == member.epoch:
             return None
-        # Producers do not know STALE_MEMBER_EPOCH, nor do classic members.
-        stale = (
-            ErrorCode.ILLEGAL_GENERATION
-            if transactional or member.classic is not None
-            else ErrorCode.STALE_MEMBER_EPOCH
-        )
+        # Older producers do not know STALE_MEMBER_EPOCH, nor do classic members.
+        unknown = member.classic is not None or (transactional and api_version < STALE_TO_PRODUCERS_FROM)
+        stale = ErrorCode.ILLEGAL_GENERATION if unknown else ErrorCode.STALE_MEMBER_EPOCH
         if generation > member.epoch:
             raise KafkaError(stale)
 

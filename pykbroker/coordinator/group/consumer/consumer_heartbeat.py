@@ -45,6 +45,7 @@ from pykbroker.coordinator.group.consumer.consumer_records import (
     partition_metadata_tombstone,
     regex_tombstone,
     removed_member,
+    target_epoch_record,
     target_record,
 )
 from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned, next_step
@@ -131,8 +132,9 @@ class ConsumerStep:
         changed = self.write_member(member, updated)
         regex = self.regexes.update(member, updated, client.may_describe)
         epoch = group.epoch
-        if changed or regex.resolved or group.topics_are_stale(self.now_ms):
-            epoch = self.refresh_epoch(member, updated, bump=changed or regex.resolved)
+        bump = changed or regex.resolved or self._assignor_changes(member, updated)
+        if bump or group.topics_are_stale(self.now_ms):
+            epoch = self.refresh_epoch(member, updated, bump=bump)
         target_epoch, target = self.update_target(epoch, member, updated)
         updated = self.reconcile(updated, Goal(target_epoch, target, changed or regex.changed), owned)
         config = self.settings.consumer_config(group_id)
@@ -261,8 +263,19 @@ class ConsumerStep:
         self.result.records.append(member_record(self.group.group_id, updated))
         return updated.topics != member.topics
 
+    def _assignor_changes(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """Return True if the group gets another assignor by this change of a member, so that a new target is due. In
+        Apache Kafka this is so from 4.4 on."""
+        if updated.assignor == member.assignor:
+            return False
+        default = self.settings.consumer_assignors[0]
+        subscriptions = self.group.subscriptions
+        after = subscriptions.preferred_assignor(default, member, updated)
+        return after != subscriptions.preferred_assignor(default)
+
     def refresh_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
-        """Return the group epoch, which rises if the subscription (`bump`) or the topics changed."""
+        """Return the group epoch, which rises if the topics changed, or if a new target is due for another reason
+        (`bump`)."""
         group = self.group
         epoch = group.epoch
         metadata_hash = self.topics.metadata_hash(group.subscriptions.after(member, updated))
@@ -380,7 +393,11 @@ class ConsumerStep:
                 counts[member.regex] = counts.get(member.regex, 0) + 1
         gone = [regex for regex, count in counts.items() if group.subscriptions.regexes.get(regex) == count]
         result.records += (regex_tombstone(group_id, regex) for regex in gone)
-        self._write_epoch(group.epoch + 1, self.topics.metadata_hash(group.subscriptions.without(members, gone)))
+        epoch = group.epoch + 1
+        self._write_epoch(epoch, self.topics.metadata_hash(group.subscriptions.without(members, gone)))
+        if len(members) == len(group.members):
+            # The target of an empty group is up to date. Without a time the next member gets its target at once.
+            result.records.append(target_epoch_record(group_id, epoch, 0))
         for member in members:
             self.forget(member.member_id)
 

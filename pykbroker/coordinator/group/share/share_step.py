@@ -47,6 +47,7 @@ from pykbroker.coordinator.group.share.share_records import (
     member_record,
     removed_member,
     states_record,
+    target_epoch_record,
 )
 from pykbroker.coordinator.group.share.share_states import UNSET_OFFSET, ShareStart, TopicIdPartition
 from pykbroker.coordinator.group.share.share_target import (
@@ -282,7 +283,11 @@ class ShareStep(ShareInput):
         self._watch_again_if_refused(member.member_id)
         self.result.records += removed_member(group_id, member.member_id)
         subscribers = group.subscribers_after(member, None)
-        self.write_epoch(group.epoch + 1, self.topics.metadata_hash(subscribers))
+        epoch = group.epoch + 1
+        self.write_epoch(epoch, self.topics.metadata_hash(subscribers))
+        if len(group.members) == 1:
+            # The target of an empty group is up to date. Without a time the next member gets its target at once.
+            self.result.records.append(target_epoch_record(group_id, epoch, 0))
         self.result.cancel_timer(session_timer(group_id, member.member_id))
         self._joins.drop(member.member_id)
 

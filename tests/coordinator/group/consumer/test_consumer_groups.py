@@ -189,16 +189,17 @@ def test_commits_and_fetches_name_an_epoch(bench: ConsumerBench) -> None:
     assert commit(mine, -1, "") is ErrorCode.NONE
 
 
-def test_a_transaction_does_not_know_stale_epochs(bench: ConsumerBench) -> None:
+@pytest.mark.parametrize(("version", "stale"), [(5, "ILLEGAL_GENERATION"), (6, "STALE_MEMBER_EPOCH")])
+def test_a_transaction_knows_stale_epochs_from_version_6_on(bench: ConsumerBench, version: int, stale: str) -> None:
     pair(bench)
     group = bench.group()
-    with pytest.raises(Exception, match="ILLEGAL_GENERATION"):
-        group.check_offset_commit("m1", None, 4, transactional=True)
-    check = group.check_offset_commit("m1", None, 1, transactional=True)
+    with pytest.raises(Exception, match=stale):
+        group.check_offset_commit("m1", None, 4, transactional=True, api_version=version)
+    check = group.check_offset_commit("m1", None, 1, transactional=True, api_version=version)
     assert check is not None
-    with pytest.raises(Exception, match="ILLEGAL_GENERATION"):
+    with pytest.raises(Exception, match=stale):
         check("t", topic_id("t"), 0)
-    assert group.check_offset_commit("", None, -1, transactional=True) is None
+    assert group.check_offset_commit("", None, -1, transactional=True, api_version=version) is None
 
 
 # -- static members -----------------------------------------------------------------------------------------------
@@ -298,6 +299,30 @@ def test_of_two_assignors_the_asking_members_own_is_preferred(bench: ConsumerBen
     assert group.subscriptions.preferred_assignor("uniform", m1, m1) == "range"
     assert group.subscriptions.preferred_assignor("uniform", m2, m2) == "uniform"
     assert group.subscriptions.preferred_assignor("uniform") == "uniform"
+
+
+def test_an_assignor_that_a_heartbeat_changes_gives_a_new_target(bench: ConsumerBench) -> None:
+    bench.enter("m1", "t", assignor="uniform")
+    assert epoch(bench.beat("m1", 2, assignor="range")) == 3
+    assert epoch(bench.beat("m1", 3, assignor="range")) == 3
+    # Two assignors have one vote each. No heartbeat changes that, so the epoch stays.
+    bench.enter("m2", "t", assignor="uniform")
+    before = bench.group().epoch
+    for _ in range(3):
+        bench.beat("m1", 3)
+        bench.beat("m2", before)
+    assert bench.group().epoch == before
+
+
+def test_the_target_of_an_emptied_group_is_up_to_date() -> None:
+    """And the next member does not wait for the assignment interval."""
+    bench = ConsumerBench(settings(assignment_interval_ms=1_000))
+    bench.create("t", partitions=2)
+    bench.enter("m1", "t")
+    bench.beat("m1", -1)
+    group = bench.group()
+    assert (group.epoch, group.target_epoch, group.target_timestamp_ms) == (3, 3, 0)
+    assert given(bench.beat("m2", 0, topics=["t"]))
 
 
 def test_targets_are_not_computed_too_often() -> None:
