@@ -50,6 +50,10 @@ class Region(Protocol):
 
     def pread(self, size: int, position: int) -> bytes: ...
 
+    def part(self, position: int, length: int) -> Region:
+        """Return a region of these bytes, which lie within this region."""
+        ...
+
 
 class FileClosed(FileNotFoundError):
     """A call on a file that its owner has closed."""

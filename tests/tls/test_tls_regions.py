@@ -96,6 +96,9 @@ class MemoryRegion:
         end = min(position + size, self._length, self._ends)
         return CONTENTS[self._start + position : self._start + end]
 
+    def part(self, position: int, length: int) -> MemoryRegion:
+        raise AssertionError("TLS sends regions as they are")
+
 
 class Sending(Above):
     """The connection above the layer: its sender has responses for a client."""

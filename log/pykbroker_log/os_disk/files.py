@@ -74,6 +74,9 @@ class OsRegion:
     def pread(self, size: int, position: int) -> bytes:
         return os.pread(self._descriptor.fd, min(size, self._length - position), self._offset + position)
 
+    def part(self, position: int, length: int) -> OsRegion:
+        return OsRegion(self._descriptors, self._cache, self._descriptor, self._offset + position, length)
+
 
 class OsFile(Holder):
     """An open file of the operating system. Calls may come from several threads."""
