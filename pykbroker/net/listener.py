@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
+
+#: called with `Connection.connection_number`
+OnEnd: TypeAlias = Callable[[int | None], object]
+
+
+class _Service(NamedTuple):
+    """What a listener does with its connections."""
+
+    dispatch: DispatchFrame
+    authentication: BeginsConnection[Connection] | None
+    ended: OnEnd | None
 
 
 class Listener:
@@ -74,9 +86,7 @@ class Listener:
         #: in the order of arrival; when the listener closes, they are closed in this order
         self.connections: dict[Connection, None] = {}
         self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
-        self._dispatch: DispatchFrame | None = None
-        #: None if the listener does not authenticate its clients with SASL
-        self.authentication: BeginsConnection[Connection] | None = None
+        self._service: _Service | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
 
     async def bind(self, host: str, port: int, backlog: int) -> None:
@@ -100,22 +110,37 @@ class Listener:
     @property
     def dispatch(self) -> DispatchFrame:
         """The function that answers the requests of every connection."""
-        assert self._dispatch is not None, f"listener {self.name} does not serve yet"
-        return self._dispatch
+        assert self._service is not None, f"listener {self.name} does not serve yet"
+        return self._service.dispatch
 
-    def answer_with(self, dispatch: DispatchFrame, authentication: BeginsConnection[Connection] | None = None) -> None:
-        """Pass every request to `dispatch`, after `authentication`. Call it once. Raises RuntimeError for a SASL
-        listener without authentication, and for any other listener with authentication."""
-        if self._dispatch is not None:
+    @property
+    def authentication(self) -> BeginsConnection[Connection] | None:
+        """None if the listener does not authenticate its clients with SASL."""
+        return None if self._service is None else self._service.authentication
+
+    def answer_with(
+        self,
+        dispatch: DispatchFrame,
+        authentication: BeginsConnection[Connection] | None = None,
+        ended: OnEnd | None = None,
+    ) -> None:
+        """Pass every request to `dispatch`, after `authentication`, and the number of each connection that has ended to
+        `ended`. Call it once. Raises RuntimeError for a SASL listener without authentication, and for any other
+        listener with authentication."""
+        if self._service is not None:
             raise RuntimeError(f"listener {self.name} has its dispatcher already")
         if self.security_protocol.startswith("SASL_") != (authentication is not None):
             raise RuntimeError(f"listener {self.name}: {self.security_protocol} and its authentication do not agree")
-        self._dispatch = dispatch
-        self.authentication = authentication
+        self._service = _Service(dispatch, authentication, ended)
 
-    async def serve(self, dispatch: DispatchFrame, authentication: BeginsConnection[Connection] | None = None) -> None:
-        """Accept connections, also those that have waited since `bind`, and pass their requests to `dispatch`."""
-        self.answer_with(dispatch, authentication)
+    async def serve(
+        self,
+        dispatch: DispatchFrame,
+        authentication: BeginsConnection[Connection] | None = None,
+        ended: OnEnd | None = None,
+    ) -> None:
+        """Accept connections, also those that have waited since `bind`. The arguments are those of `answer_with`."""
+        self.answer_with(dispatch, authentication, ended)
         await self._port.serve()
         self._schedule_tidy()
 
@@ -133,6 +158,8 @@ class Listener:
             del self.connections[connection]
             self.metrics.closed.value += 1
             self.admission.leave(connection)
+            if self._service is not None and self._service.ended is not None:
+                self._service.ended(connection.connection_number)
 
     def _schedule_tidy(self) -> None:
         period = min(5.0, max(0.05, self.limits.idle_seconds / 4), max(0.05, self.limits.frame_seconds / 4))

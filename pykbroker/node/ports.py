@@ -30,7 +30,7 @@ from pykbroker.net.admission import Admission
 from pykbroker.net.connection import DispatchFrame
 from pykbroker.net.connection_home import WaitingMemory
 from pykbroker.net.from_config import admission_limits, limits_of
-from pykbroker.net.listener import Listener
+from pykbroker.net.listener import Listener, OnEnd
 from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
@@ -137,15 +137,21 @@ class Ports:
         return TlsListener(self._runtime, server, self._handshakes, Side.NODE if is_between_nodes else Side.CLIENT)
 
     async def serve(
-        self, points: tuple[EndPoint, ...], dispatch: DispatchFrame, versions: AnswerVersions, parts: StartedParts
+        self,
+        points: tuple[EndPoint, ...],
+        dispatch: DispatchFrame,
+        versions: AnswerVersions,
+        parts: StartedParts,
+        ended: OnEnd | None = None,
     ) -> None:
         """Serve clients at `points`. Each listener is put on the stack of parts a second time, so that a half that
         stops closes it before the parts that were started earlier.
 
-        `versions` answers ApiVersions of clients that are not authenticated."""
+        `versions` answers ApiVersions of clients that are not authenticated. `ended` is called with the number of each
+        connection that has ended."""
         for listener in self._of(points):
             parts.add(f"listener {listener.name}", listener.close)
-            await listener.serve(dispatch, self._authentication(listener.name, versions))
+            await listener.serve(dispatch, self._authentication(listener.name, versions), ended)
 
     def close(self, points: tuple[EndPoint, ...]) -> None:
         for listener in self._of(points):
