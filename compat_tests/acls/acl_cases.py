@@ -452,6 +452,31 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(K.DESCRIBE_TRANSACTIONS, {"transactional_ids": [MINE, OTHER, MISSING]}, (TXN,)),
     Case(K.LIST_TRANSACTIONS, {}, (TXN,)),
+    # Members of share groups. No coordinator knows these share partitions, so nothing is acquired.
+    Case(
+        K.SHARE_FETCH,
+        {
+            "group_id": MINE,
+            "member_id": "gone",
+            "max_wait_ms": 300,
+            "max_bytes": 1 << 20,
+            "max_records": 10,
+            "batch_size": 10,
+            "topics": [{"topic_id": f"id:{name}", "partitions": [{"partition_index": 0}]} for name in (MINE, OTHER)],
+        },
+        (GROUP, TOPIC),
+    ),
+    Case(
+        K.SHARE_ACKNOWLEDGE,
+        {
+            "group_id": MINE,
+            "member_id": "never",
+            "share_session_epoch": 1,
+            "topics": [{"topic_id": "id:mine", "partitions": [{"partition_index": 0}]}],
+        },
+        (GROUP,),
+        "without a session",
+    ),
     # The states of share groups, which brokers keep at share coordinators.
     *(
         Case(key, {"group_id": MINE, "topics": [{"topic_id": "id:mine", "partitions": [{"partition": 0}]}]}, (CLUSTER,))

@@ -276,7 +276,7 @@ OWN_VALUES: tuple[OwnValue, ...] = (
     CRC,
     OwnValue(
         Becomes.WORDS,
-        ("error_message", "batch_index_error_message", "documentation"),
+        ("error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"),
         "each has its own; what is null or empty is so on both sides",
         ("",),
         str,

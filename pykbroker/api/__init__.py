@@ -79,6 +79,8 @@ TABLE: tuple[ServedApi, ...] = (
     ServedApi(ApiKey.CONSUMER_GROUP_HEARTBEAT, On.BROKER),
     ServedApi(ApiKey.CONSUMER_GROUP_DESCRIBE, On.BROKER),
     ServedApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, On.BROKER),
+    ServedApi(ApiKey.SHARE_FETCH, On.BROKER),
+    ServedApi(ApiKey.SHARE_ACKNOWLEDGE, On.BROKER),
     ServedApi(ApiKey.ADD_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.REMOVE_RAFT_VOTER, On.BOTH, forward=True),
     ServedApi(ApiKey.UPDATE_RAFT_VOTER, On.CONTROLLER),

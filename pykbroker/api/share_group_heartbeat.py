@@ -6,18 +6,14 @@ error is UNSUPPORTED_VERSION while share.version is 0.
 
 from __future__ import annotations
 
-from typing import Final
-
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.permissions import may
 from pykbroker.dispatch.rows import Handlers
+from pykbroker.dispatch.share_members import is_member_id
 from pykbroker.runtime.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-
-#: Clients make the ids of their members, as texts of a uuid.
-_MOST_MEMBER_ID_CHARACTERS: Final = 36
 
 
 def handle(ctx: BrokerContext, request: ShareGroupHeartbeatRequest) -> Later[ShareGroupHeartbeatResponse]:
@@ -26,7 +22,7 @@ def handle(ctx: BrokerContext, request: ShareGroupHeartbeatRequest) -> Later[Sha
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     if not may(ctx, Operation.READ, request.group_id):
         return _refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not 0 < len(request.member_id) <= _MOST_MEMBER_ID_CHARACTERS:
+    if not is_member_id(request.member_id):
         return _refuse(ErrorCode.INVALID_REQUEST)
     names = request.subscribed_topic_names or ()
     if not all(ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name) for name in names):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.share_leaders.leader_table import ShareLeaders
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class BrokerServices(Services):
     groups: GroupService
     transactions: TransactionService
     share_coordinator: ShareCoordinatorService
+    share_leaders: ShareLeaders
     verifier: Verifier
     batch_checks: BatchChecks
     markers: MarkerWriter

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pykbroker.client_view.leader_hints import node_on_listener
 from pykbroker.fetches.fetch_plan import RACKS_FROM, READ_COMMITTED
 from pykbroker.fetches.partition_reads import NO_EPOCH, PartitionRead
+from pykbroker.fetches.readable_topics import ReadableTopics
 from pykbroker.replica.partition import Partition
-from pykbroker.security.authorizer import Operation, Resource
 
 if TYPE_CHECKING:
     from pykbroker.dispatch.context import BrokerContext
@@ -36,22 +36,18 @@ class ConsumerReader:
         #: the consumer's rack, or "" if the consumer is not sent to a replica in its rack
         self._rack = plan.request.rack_id if takes_racks and ctx.services.replicas.selects_by_rack else ""
         self._regions = ctx.peer.takes_regions
-        self._may_read: dict[str, bool] = {}
+        self._may_read = ReadableTopics(ctx)
         self._traffic: list[tuple[PartitionTraffic, int]] | None = None
 
     def begin(self) -> None:
         self._traffic = None
-        if self._may_read:
-            self._may_read = {}
+        self._may_read.forget()
 
     def unchanged(self, entry: SessionPartition) -> Partition | None:
         return None
 
     def may_read(self, topic: str) -> bool:
-        allowed = self._may_read.get(topic)
-        if allowed is None:
-            allowed = self._may_read[topic] = self._ctx.authorize(Operation.READ, Resource.TOPIC, topic)
-        return allowed
+        return self._may_read(topic)
 
     def read(
         self, into: PartitionRead, partition: Partition, limit: int, is_first: bool, wait: bool

@@ -54,6 +54,15 @@ class FetchPlan:
     is_full: bool
 
     @property
+    def uses_topic_ids(self) -> bool:
+        return self.version >= TOPIC_IDS_FROM
+
+    @property
+    def skips_unchanged(self) -> bool:
+        """True if partitions without news need not be read: an incremental fetch of a follower."""
+        return self.replica_id >= 0 and not self.is_full
+
+    @property
     def isolation(self) -> Isolation:
         if self.replica_id >= 0:
             return Isolation.LOG_END

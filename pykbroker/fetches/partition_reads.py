@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pykbroker.fetches.fetch_plan import TOPIC_IDS_FROM, FetchPlan
 from pykbroker.replica.fetch_sessions import SessionKey, SessionPartition
 from pykbroker.replica.partition import Partition
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykbroker.dispatch.services import BrokerServices
+    from pykbroker.metadata.image import MetadataImage
     from pykbroker_log.results import ReadResult
 
 NO_EPOCH: Final = -1
@@ -25,6 +27,18 @@ _AT_ONCE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INCONSISTENT_TOPI
 #: With these errors the partition is known. Apache Kafka tries to read it, and so answers with null for aborted
 #: transactions.
 _READ_IN_VAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class ReadPlan(Protocol):
+    """The part of a plan that a pass needs: the partitions, and how they are named."""
+
+    members: dict[SessionKey, SessionPartition]
+
+    @property
+    def uses_topic_ids(self) -> bool: ...
+
+    @property
+    def skips_unchanged(self) -> bool: ...
 
 
 class PartitionRead:
@@ -109,15 +123,26 @@ class PartitionReads:
         self.waiting_for: list[Partition] = []
 
 
+def asked_partitions(plan: ReadPlan, image: MetadataImage) -> Iterator[tuple[str, int]]:
+    """Yield the topic name and index of each partition in a plan, as far as the name is known."""
+    by_id = image.topics.by_id
+    for entry in plan.members.values():
+        topic = entry.topic
+        if topic is None and (found := by_id.get(entry.topic_id)) is not None:
+            topic = found.name
+        if topic is not None:
+            yield topic, entry.index
+
+
 def read_partitions(
-    plan: FetchPlan, reader: Reader, services: BrokerServices, limit: int, *, wait: bool
+    plan: ReadPlan, reader: Reader, services: BrokerServices, limit: int, *, wait: bool
 ) -> PartitionReads:
     """Read every partition of a plan, up to `limit` bytes in all. May raise ColdRead, unless `wait`; then nothing has
     changed."""
     reads = PartitionReads()
     found, waiting_for = reads.found, reads.waiting_for
     left, size = limit, 0
-    skips = plan.replica_id >= 0 and not plan.is_full
+    skips = plan.skips_unchanged
     reader.begin()
     for key, entry in plan.members.items():
         if skips and (unchanged := reader.unchanged(entry)) is not None:
@@ -153,10 +178,10 @@ def read_partitions(
     return reads
 
 
-def _find(plan: FetchPlan, reader: Reader, services: BrokerServices, entry: SessionPartition) -> Partition:
+def _find(plan: ReadPlan, reader: Reader, services: BrokerServices, entry: SessionPartition) -> Partition:
     """Return the partition that the entry of a fetch names. Raises KafkaError."""
     replicas = services.replicas
-    if plan.version >= TOPIC_IDS_FROM:
+    if plan.uses_topic_ids:
         topic = services.metadata.image.topics.by_id.get(entry.topic_id)
         if topic is None:
             if entry.topic is None:

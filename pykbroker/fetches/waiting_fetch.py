@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pykbroker.fetches.consumer_reader import ConsumerReader
 from pykbroker.fetches.fetch_answer import fetch_answer
 from pykbroker.fetches.follower_reader import FollowerReader
-from pykbroker.fetches.partition_reads import PartitionRead, Reader, read_partitions
+from pykbroker.fetches.partition_reads import PartitionRead, Reader, asked_partitions, read_partitions
 from pykbroker_log.disk import ColdRead
 from pykbroker_wire.messages.fetch import FetchResponse
 
@@ -39,14 +39,8 @@ class WaitingFetch:
         self._empty: list[PartitionRead] | None = None
 
     def asked(self) -> Iterator[tuple[str, int]]:
-        """Yield the topic name and index of each partition in the plan, as far as the name is known."""
-        by_id = self._ctx.services.metadata.image.topics.by_id
-        for entry in self._plan.members.values():
-            topic = entry.topic
-            if topic is None and (image := by_id.get(entry.topic_id)) is not None:
-                topic = image.name
-            if topic is not None:
-                yield topic, entry.index
+        """Return the topic name and index of each partition in the plan, as far as the name is known."""
+        return asked_partitions(self._plan, self._ctx.services.metadata.image)
 
     def read(self, final: bool) -> FetchResponse | int | asyncio.Future[FetchResponse | int]:
         """Read every partition. Return the answer, or the number of missing bytes if there are too few and the fetch

@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 256 * 1024
 
 #: called with `Connection.connection_number`
-OnEnd: TypeAlias = Callable[[int | None], object]
+ConnectionGone: TypeAlias = Callable[[int | None], object]
 
 
 class _Service(NamedTuple):
-    """What a listener does with its connections."""
+    """The functions to which a listener passes its requests and the ends of its connections."""
 
     dispatch: DispatchFrame
     authentication: BeginsConnection[Connection] | None
-    ended: OnEnd | None
+    ended: ConnectionGone | None
 
 
 class Listener:
@@ -122,7 +122,7 @@ class Listener:
         self,
         dispatch: DispatchFrame,
         authentication: BeginsConnection[Connection] | None = None,
-        ended: OnEnd | None = None,
+        ended: ConnectionGone | None = None,
     ) -> None:
         """Pass every request to `dispatch`, after `authentication`, and the number of each connection that has ended to
         `ended`. Call it once. Raises RuntimeError for a SASL listener without authentication, and for any other
@@ -137,7 +137,7 @@ class Listener:
         self,
         dispatch: DispatchFrame,
         authentication: BeginsConnection[Connection] | None = None,
-        ended: OnEnd | None = None,
+        ended: ConnectionGone | None = None,
     ) -> None:
         """Accept connections, also those that have waited since `bind`. The arguments are those of `answer_with`."""
         self.answer_with(dispatch, authentication, ended)

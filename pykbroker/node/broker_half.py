@@ -52,6 +52,7 @@ from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
+from pykbroker.share_leaders.start_offsets import StartOffsets
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
 from pykbroker.storage.space import DiskSpace
@@ -169,7 +170,10 @@ class BrokerHalf:
             return BrokerChannels(runtime, to_broker, f"broker-{node_id}", to_brokers, self._lost)
 
         self._channels = channels()
-        self.shares = ShareParts(runtime, config, metadata, channels(), self._channels.send)
+        batch_checks = BatchChecks(runtime)
+        find_start = StartOffsets(runtime, side.cold_reads, batch_checks).find
+        self.shares = ShareParts(runtime, live, metadata, channels(), self._channels.send, find_start)
+        replicas.on_leadership(self.shares.leaders.on_leadership)
         groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
@@ -191,8 +195,9 @@ class BrokerHalf:
             groups=groups,
             transactions=transactions,
             share_coordinator=share_coordinator,
+            share_leaders=self.shares.leaders,
             verifier=Verifier(runtime, live.current, node_id, metadata, transactions, self._channels.send),
-            batch_checks=BatchChecks(runtime),
+            batch_checks=batch_checks,
             markers=markers,
             fetch_sessions=FetchSessions(
                 config.int("max.incremental.fetch.session.cache.slots"), runtime.random, side.metrics
@@ -285,7 +290,8 @@ class BrokerHalf:
         # listener of a broker earlier.
         await side.acls_loaded()
         versions = answers_versions(services)
-        await side.ports.serve(side.points, dispatcher, versions, parts)
+        self.shares.serve(parts)
+        await side.ports.serve(side.points, dispatcher, versions, parts, services.share_leaders.disconnected)
         topics = InitialTopics(services)
         parts.add("initial topics", topics.close)
         await topics.start()
@@ -308,6 +314,7 @@ class BrokerHalf:
 
     async def shut_down(self) -> None:
         """Do a controlled shutdown: the controller moves leaderships away, and then allows this broker to stop."""
+        await self.shares.shut_down()
         # Apache Kafka waits for the same time. The lifecycle itself stops waiting if no controller answers it.
         granted = self.lease.begin_controlled_shutdown(self._serve_no_more)
         await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)

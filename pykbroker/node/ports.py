@@ -30,7 +30,7 @@ from pykbroker.net.admission import Admission
 from pykbroker.net.connection import DispatchFrame
 from pykbroker.net.connection_home import WaitingMemory
 from pykbroker.net.from_config import admission_limits, limits_of
-from pykbroker.net.listener import Listener, OnEnd
+from pykbroker.net.listener import ConnectionGone, Listener
 from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
@@ -142,7 +142,7 @@ class Ports:
         dispatch: DispatchFrame,
         versions: AnswerVersions,
         parts: StartedParts,
-        ended: OnEnd | None = None,
+        ended: ConnectionGone | None = None,
     ) -> None:
         """Serve clients at `points`. Each listener is put on the stack of parts a second time, so that a half that
         stops closes it before the parts that were started earlier.

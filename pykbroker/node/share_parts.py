@@ -11,31 +11,44 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.config.per_group import PerGroup
 from pykbroker.coordinator.group.share.share_lag import EndsOfLeaders, PartitionByName
+from pykbroker.metadata.features import share_version
+from pykbroker.metadata.image import ConfigResource
+from pykbroker.share_leaders.leader_configs import leader_config
+from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_persister.group_share_states import GroupShareStates
 from pykbroker.share_persister.persister import SharePersister
 
 if TYPE_CHECKING:
-    from pykbroker.config.typed_config import Config
+    from pykbroker.config.live import LiveConfig
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.view import MetadataView
+    from pykbroker.net.promise import Promise
     from pykbroker.node.parts import StartedParts
     from pykbroker.quorum.channel import BrokerChannels
+    from pykbroker.replica.partition import Partition
     from pykbroker.runtime import Runtime
 
 
 class ShareParts:
-    """Call `start` before the coordinators start, and `follow` with the other publishers of the metadata."""
+    """Call `start` before the coordinators start, `follow` with the other publishers of the metadata, and `serve`
+    before the listeners serve."""
 
     def __init__(
         self,
         runtime: Runtime,
-        config: Config,
+        live: LiveConfig,
         metadata: MetadataView,
         channels: BrokerChannels,
         send: Callable[[int, Any, int], asyncio.Future[Any]],
+        find_start: Callable[[Partition, str], Promise],
     ) -> None:
         """`channels`: the persister's own connections to other brokers and to this one. `send` sends a request to a
-        broker over other connections, and takes its id, the request and the timeout in ms."""
+        broker over other connections, and takes its id, the request and the timeout in ms. `find_start`:
+        `StartOffsets.find`."""
+        config = live.static
         self._metadata = metadata
         self._channels = channels
         self.persister = SharePersister(runtime, metadata, config.listeners.inter_broker_name, channels.send)
@@ -43,6 +56,18 @@ class ShareParts:
         self.group_states = GroupShareStates(runtime.loop, self.persister)
         #: the ends of partitions, for the lag of share groups
         self.ends = EndsOfLeaders(runtime.loop, self._leader_of, send, config.int("request.timeout.ms"))
+        configs = PerGroup(
+            lambda: live.current,
+            lambda group: metadata.image.configs.of(ConfigResource.GROUP, group),
+            leader_config,
+        )
+        self.leaders = ShareLeaders(
+            runtime.loop,
+            self.persister,
+            configs.of,
+            find_start,
+            config.int("group.share.max.share.sessions"),
+        )
 
     def start(self, parts: StartedParts) -> None:
         """Add the parts to the stack. The persister closes first, because it fails its requests with its answers."""
@@ -50,8 +75,23 @@ class ShareParts:
         parts.add("share persister", self.persister.close)
 
     def follow(self) -> None:
-        """Let the persister follow the metadata."""
+        """Let the parts follow the metadata."""
         self._metadata.add_publisher(self.persister)
+        self._metadata.add_publisher(self)
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """End all sessions if share groups are switched off."""
+        if share_version(old) and not share_version(new):
+            self.leaders.turn_off()
+
+    def serve(self, parts: StartedParts) -> None:
+        """Add the leaders of share partitions to the stack. They end after the last request and before the logs
+        close."""
+        parts.add("leaders of share partitions", self.leaders.turn_off)
+
+    async def shut_down(self) -> None:
+        """Release all locks while share coordinators can still be asked, this node's among them."""
+        await self.leaders.close()
 
     def _leader_of(self, partition: PartitionByName) -> int | None:
         found = self._metadata.image.topics.partition(*partition)

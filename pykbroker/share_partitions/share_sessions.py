@@ -54,7 +54,7 @@ class ShareSession:
     """One session. `partitions` are those that it reads, in the order of their turns. A value is True if the next
     answer has to contain the partition, whatever it has."""
 
-    __slots__ = ("_touched", "connection", "epoch", "key", "partitions")
+    __slots__ = ("_touched", "connection", "epoch", "key", "partitions", "topic_names")
 
     def __init__(self, key: SessionMember, connection: Hashable, partitions: Iterable[SessionPartitionId]) -> None:
         self.key = key
@@ -63,6 +63,8 @@ class ShareSession:
         self.epoch = 1
         # The answer that opens a session has all partitions. After it only news have to be sent.
         self.partitions: dict[SessionPartitionId, bool] = dict.fromkeys(partitions, False)
+        #: topic id -> the name of a topic that existed when a request of this session came
+        self.topic_names: dict[bytes, str] = {}
         #: partitions that the member may hold locks of, beside those that it reads
         self._touched: dict[SessionPartitionId, None] = {}
 

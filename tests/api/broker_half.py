@@ -37,6 +37,8 @@ class Half:
         self.world = world if world is not None else World()
         self.loop = self.world.loop
         self.replicas = self.world.replicas
+        #: the connection of the requests that follow
+        self.connection_number = 1
         nothing: Any = None
         self.services = BrokerServices(
             config=self.world.config,
@@ -51,6 +53,7 @@ class Half:
             groups=nothing,
             transactions=nothing,
             share_coordinator=nothing,
+            share_leaders=nothing,
             verifier=nothing,
             batch_checks=BatchChecks(self.world.runtime),
             markers=nothing,
@@ -75,6 +78,7 @@ class Half:
             listener_name="PLAINTEXT",
             security_protocol="PLAINTEXT",
             takes_regions=False,
+            connection_number=self.connection_number,
         )
         chosen = request.MAX_VERSION if version is None else version
         now_ms = self.services.runtime.now_ms()

@@ -174,7 +174,7 @@ SHARE = in_area(
     #: The assignor of share groups; exactly one.
     Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM, acts=True),
     #: How often a record is delivered before it is given up on.
-    Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM),
+    Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM, acts=True),
     #: Class that writes dead letters.
     Key(
         "group.share.dlq.manager.class.name",
@@ -201,7 +201,7 @@ SHARE = in_area(
     #: Upper bound of share.session.timeout.ms of a group.
     Key("group.share.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM, acts=True),
     #: Most share sessions that are kept; at least group.share.max.size.
-    Key("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM),
+    Key("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM, acts=True),
     #: Most members of one share group.
     Key("group.share.max.size", INT, 200, between(1, 1000), MEDIUM, acts=True),
     #: Lower bound of share.assignment.interval.ms of a group.
@@ -217,7 +217,7 @@ SHARE = in_area(
     #: Lower bound of share.session.timeout.ms of a group.
     Key("group.share.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
     #: Most records of one partition that members of a share group hold at a time.
-    Key("group.share.partition.max.record.locks", INT, 2000, between(100, 10000), MEDIUM),
+    Key("group.share.partition.max.record.locks", INT, 2000, between(100, 10000), MEDIUM, acts=True),
     #: Class that keeps the state of share groups. A broker starts with the default only.
     Key(
         "group.share.persister.class.name",
@@ -229,7 +229,7 @@ SHARE = in_area(
         acts=True,
     ),
     #: How long a member holds a record before it goes to another.
-    Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM),
+    Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM, acts=True),
     #: A member of a share group that sends no heartbeat for this long is removed.
     Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, acts=True),
     #: How long the share coordinator gathers records before it writes them. -1: the writes that arrive in one turn of

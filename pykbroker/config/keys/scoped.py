@@ -156,7 +156,7 @@ GROUP = in_area(
     #: Least time between two assignments of the share group.
     Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP, acts=True),
     #: Where the share group starts on a partition new to it: latest, earliest, or a time back from now.
-    Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP),
+    Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP, acts=True),
     #: Whether a record that the share group gives up on is written to its dead letter queue with its key and value.
     Key("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, MEDIUM, PER_GROUP),
     #: Topic to which records are written that the share group gives up on; empty is none.
@@ -164,7 +164,7 @@ GROUP = in_area(
     #: Whether the assignments of the share group are computed on a thread of their own.
     Key("share.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, internal=True),
     #: How often a record is delivered to the share group before it is given up on.
-    Key("share.delivery.count.limit", INT, 5, at_least(2), MEDIUM, PER_GROUP),
+    Key("share.delivery.count.limit", INT, 5, at_least(2), MEDIUM, PER_GROUP, acts=True),
     #: How often members of the share group are told to send heartbeats.
     Key("share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: Whether the share group sees records of open and aborted transactions.
@@ -175,13 +175,14 @@ GROUP = in_area(
         OneOf("read_committed", "read_uncommitted"),
         MEDIUM,
         PER_GROUP,
+        acts=True,
     ),
     #: Most records of one partition that members of the share group hold at a time.
-    Key("share.partition.max.record.locks", INT, 2000, at_least(100), MEDIUM, PER_GROUP),
+    Key("share.partition.max.record.locks", INT, 2000, at_least(100), MEDIUM, PER_GROUP, acts=True),
     #: How long a member of the share group holds a record before it goes to another.
-    Key("share.record.lock.duration.ms", INT, 30000, at_least(1000), MEDIUM, PER_GROUP),
+    Key("share.record.lock.duration.ms", INT, 30000, at_least(1000), MEDIUM, PER_GROUP, acts=True),
     #: Whether members of the share group may extend the time for which they hold a record.
-    Key("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP),
+    Key("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, acts=True),
     #: A member of the share group that sends no heartbeat for this long is removed.
     Key("share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP, acts=True),
     #: How many records a task may lag and still count as caught up, in the streams group.

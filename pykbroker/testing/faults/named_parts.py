@@ -99,6 +99,7 @@ _SHARE_STATES = _topics(
     "topics", "results", "topic_id", partitions=Level("partitions", "partitions", _names("partition"))
 )
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+_NO_RECORDS = {"records": b""}
 _RESOURCE = ("resource_type", "resource_name")
 
 _PARTS: dict[int, tuple[Parts, ...]] = {
@@ -184,6 +185,10 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: (_list("transactional_ids", "transaction_states", ":transactional_id"),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
+    ApiKey.SHARE_FETCH: (
+        _topics("topics", "responses", "topic_id", partitions=_BY_PARTITION_INDEX, blank=_NO_RECORDS),
+    ),
+    ApiKey.SHARE_ACKNOWLEDGE: (_topics("topics", "responses", "topic_id", partitions=_BY_PARTITION_INDEX),),
     ApiKey.SHARE_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: (_SHARE_STATES,),
     ApiKey.READ_SHARE_GROUP_STATE: (_SHARE_STATES,),
@@ -211,7 +216,15 @@ _WHOLES: dict[int, Parts] = {
     ApiKey.OFFSET_FETCH: Parts((Level("groups", "groups", _names("group_id")),), first=8),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Parts((Level("groups", "groups", _names("group_id")),)),
 }
-#: In answers of these APIs, only the errors here (of a fetch session, of the cluster) apply to the whole answer. Others
+_SHARE_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+#: In answers of these APIs, only the errors here (of a session, a group, the cluster) apply to the whole answer. Others
 #: apply to topics or partitions.
 _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ApiKey.FETCH: frozenset(
@@ -222,11 +235,13 @@ _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
         }
     ),
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
+    ApiKey.SHARE_FETCH: _SHARE_SESSION_ERRORS,
+    ApiKey.SHARE_ACKNOWLEDGE: _SHARE_SESSION_ERRORS,
 }
-#: The broker executes requests of these APIs, which have no side effects, and refused parts are replaced in its answer.
-#: Otherwise an answer of Metadata would have no brokers, and the two sides of a fetch session would have different
-#: partitions.
-ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS})
+#: The broker executes requests of these APIs, and refused parts are replaced in its answer. Otherwise an answer of
+#: Metadata would have no brokers, and the two sides of a fetch session would have different partitions. Only ShareFetch
+#: has a side effect: what it acquires in a refused part stays locked, as when an answer is lost.
+ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.SHARE_FETCH})
 #: The fields that are not the default in an answer that is an error as a whole.
 _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},

@@ -1,0 +1,89 @@
+"""A ShareFetch whose partitions are read, perhaps several times, until there are records to acquire (Apache Kafka:
+DelayedShareFetch).
+
+All partitions are read first, and then all are acquired, in one turn of the loop. So no other fetch can acquire what
+this one has read, and no lock between fetches is needed. A read that needs the device ends the pass before anything is
+acquired.
+
+Responsible for the decision to answer or to wait. Not responsible for the event that ends a wait: the leaders of the
+share partitions wake their waiting fetches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pykbroker.fetches.partition_reads import asked_partitions, read_partitions
+from pykbroker.fetches.share_acquisitions import ShareAcquisitions
+from pykbroker.fetches.share_reader import ShareReader
+from pykbroker.replica.parked import Isolation
+from pykbroker_log.disk import ColdRead
+
+if TYPE_CHECKING:
+    from pykbroker.dispatch.context import BrokerContext
+    from pykbroker.fetches.share_fetch_plan import ShareFetchPlan
+
+
+class WaitingShareFetch:
+    """Call `read` first. If it does not return the acquisitions, call `park`."""
+
+    __slots__ = ("_ctx", "_plan", "_reader")
+
+    def __init__(self, ctx: BrokerContext, plan: ShareFetchPlan) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._reader = ShareReader(ctx, plan)
+
+    def asked(self) -> Iterator[tuple[str, int]]:
+        """Return the topic name and index of each partition in the plan, as far as the name is known."""
+        return asked_partitions(self._plan, self._ctx.services.metadata.image)
+
+    def read(self, final: bool) -> ShareAcquisitions | int | asyncio.Future[ShareAcquisitions | int]:
+        """Read every partition, and acquire. Return what was acquired, or the number of missing bytes if there are too
+        few and the fetch may wait (not `final`). Return a future of one of these if a read needs a device, because some
+        bytes are not in memory."""
+        try:
+            return self._read(final, wait=False)
+        except ColdRead as cold:
+            cold_reads = self._ctx.services.replicas.logs.cold_reads
+            return cold_reads.retry(cold, lambda wait: self._read(final, wait))
+
+    def _read(self, final: bool, wait: bool) -> ShareAcquisitions | int:
+        """As `read`, but without a future. May raise ColdRead, unless `wait`; then nothing is acquired."""
+        services, plan, reader = self._ctx.services, self._plan, self._reader
+        acquisitions = ShareAcquisitions(plan)
+        if not plan.is_current(services.share_leaders.sessions):
+            # The client has gone, or has sent another request. It would never get what is acquired here.
+            return acquisitions
+        limit = min(plan.request.max_bytes, services.replicas.fetch_max_bytes)
+        reads = read_partitions(plan, reader, services, limit, wait=wait)
+        wanted = min(plan.request.min_bytes, limit)
+        if not reader.can_acquire:
+            # As in Apache Kafka, a fetch of no bytes waits too while share partitions are loaded or full of locks.
+            wanted = max(1, wanted)
+        may_wait = plan.wants_records and not final and not reads.is_urgent
+        if reads.size < wanted and reads.waiting_for and may_wait:
+            return wanted - reads.size
+        # A quota of the client has to be asked here. Records that a throttled client acquires stay locked and are never
+        # sent.
+        for into in reads.found:
+            topic_id, index = into.key
+            assert isinstance(topic_id, bytes)
+            if not plan.wants_records and not into.error:
+                continue  # As in Apache Kafka, the answer has no partition that could be read.
+            acquisitions.add((topic_id, index), into.error, reader.reads.get(into.key))
+        return acquisitions
+
+    def park(self, found: int | asyncio.Future[ShareAcquisitions | int]) -> asyncio.Future[ShareAcquisitions]:
+        """Wait for records, until the request's deadline. `found`: the result of `read`."""
+        parked = self._ctx.services.replicas.purgatory.park(
+            -1,
+            Isolation.HIGH_WATERMARK,
+            found,
+            self._plan.request.max_wait_ms / 1000,
+            self.read,
+            self._reader.leaders.values,
+        )
+        return parked.future
