@@ -205,8 +205,9 @@ class Fetch:
 class Rig:
     """One topic `t` and one group `g`, with a session for each member that fetches."""
 
-    def __init__(self, **group_config: str) -> None:
-        self.world = World()
+    def __init__(self, broker: dict[str, str] | None = None, **group_config: str) -> None:
+        """`broker`: keys of the broker. `group_config`: keys of the group, without `share.`."""
+        self.world = World(config=broker)
         self.loop = self.world.loop
         self.keeper = Keeper()
         self.overrides: dict[str, dict[str, str]] = {"g": {_key(name): text for name, text in group_config.items()}}
