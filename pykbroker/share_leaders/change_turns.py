@@ -8,7 +8,6 @@ from the acknowledgement in the request that ends it.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from pykbroker.share_partitions.state_changes import StateChange
@@ -26,7 +25,7 @@ class ChangeTurns:
         self._loop = loop
         self._is_busy = False
         # There are at most as many as requests under way: each request waits for its own.
-        self._waiting: deque[tuple[Begin, Whole]] = deque()
+        self._waiting: list[tuple[Begin, Whole]] = []
 
     def begin(self, begin: Begin, whole: Whole) -> None:
         """Begin a change after the changes before it. Call `whole(change)` when it is whole, within this call if no
@@ -57,7 +56,7 @@ class ChangeTurns:
             self._loop.call_soon(self._go_on, change, whole)
             return
         self._is_busy = False
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, []
         whole(change)
         for begin, then in waiting:
             self.begin(begin, then)

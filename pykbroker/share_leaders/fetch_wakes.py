@@ -7,8 +7,7 @@ otherwise read for one record. A turn of the loop wakes few fetches, because eac
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.replica.partition import ENOUGH
@@ -33,20 +32,20 @@ class FetchWakes:
         self._waiters = waiters
         self._has_more = has_more
         #: the fetches that are still to be woken
-        self._waking: deque[FetchWaiter] = deque()
+        self._waking: Iterator[FetchWaiter] = iter(())
         self._turn: asyncio.Handle | None = None
 
     def soon(self) -> None:
         """Wake fetches in the next turn of the loop."""
         if self._waiters:
-            self._waking = deque(self._waiters)
+            self._waking = iter(list(self._waiters))
             if self._turn is None:
                 self._turn = self._loop.call_soon(self._run)
 
     def now(self) -> None:
         """Wake fetches in this turn of the loop, and, if there are many, in turns after it."""
         if self._turn is None:
-            self._waking = deque(self._waiters)
+            self._waking = iter(list(self._waiters))
             self._run()
         else:
             self.soon()
@@ -55,8 +54,9 @@ class FetchWakes:
         self._turn = None
         waking = self._waking
         for _ in range(WAKES_PER_TURN):
-            if not waking or not self._has_more():
+            waiter = next(waking, None) if self._has_more() else None
+            if waiter is None:
                 return
-            waking.popleft().poke(ENOUGH)
+            waiter.poke(ENOUGH)
         if waking is self._waking and self._turn is None:
             self._turn = self._loop.call_soon(self._run)
