@@ -313,7 +313,7 @@ BUGS = (
     Bug(follower_commits_beyond_its_leader, frozenset({"P7"}), 0),
     Bug(controller_before_its_epochs_record, frozenset({"C1", "C2"}), 0),
     Bug(uncommitted_metadata_is_shown, frozenset({"R14"}), 0),
-    Bug(early_fence_that_elects_uncleanly, frozenset({"P3"}), 45),
+    Bug(early_fence_that_elects_uncleanly, frozenset({"P3"}), 172),
     Bug(early_fence_of_a_broker_that_is_alive, frozenset({"C3"}), 1),
     Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 1),
     Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), 1),
