@@ -100,10 +100,11 @@ def join(asker: Asker, groups: Kept, topic: str) -> None:
             request = make(group, 0, topic)
 
             def joined(asked: TopLevel = request) -> bool:
-                return bool(asker.ask(asked).error_code == 0)
+                return bool(asker.ask(asked, asked.MIN_VERSION).error_code == 0)
 
             asker.until(joined, f"a member of {group}")
-        left = asker.ask(make(groups[index + 2], -1, topic))
+        last = make(groups[index + 2], -1, topic)
+        left = asker.ask(last, last.MIN_VERSION)
         assert left.error_code == 0, left
 
 
@@ -234,7 +235,8 @@ def _last_epoch(asker: Asker, group: str, topic: str, heartbeat: Any, known: int
 
     def same() -> int:
         nonlocal known, assigned
-        answer = asker.ask(heartbeat(group, known, topic))
+        request = heartbeat(group, known, topic)
+        answer = asker.ask(request, request.MIN_VERSION)
         if answer.error_code in NO_COORDINATOR:
             return 0
         assert answer.error_code == 0, (group, known, answer)
