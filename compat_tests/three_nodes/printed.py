@@ -175,10 +175,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         _replaced(r"\bpartitionEpoch=\d+", "partitionEpoch=‹count›"),
     ),
     Difference(
-        ("MetadataShell",),
+        ("FeatureCommand", "MetadataShell"),
         "the highest share.version of a node",
         "Apache Kafka 4.4 has dead letter queues at level 2",
-        _replaced(r"\bshare\.version(=|: )0-[12]", r"share.version\g<1>0-‹highest›"),
+        _replaced(r"(\bshare\.version(?:=0-|: 0-| +SupportedMinVersion: 0 +\S+ ))[12]", r"\1‹highest›"),
     ),
     Difference(
         ("MetadataShell",),
