@@ -131,7 +131,7 @@ class ShareStep(ShareInput):
             if has_to_wait:
                 self._joins.set_target_timer()
         else:
-            updated = self.take_target(updated, target, changed=epoch != group.epoch)
+            updated = self.take_target(updated, target, changed=updated.topics != member.topics)
             if joins:
                 self._joins.answer(updated, [token])
             else:

@@ -79,8 +79,11 @@ def compute_share_target(
 def with_target(
     member: ShareMember, epoch: int, target: SharedPartitions, topics: GroupTopics, *, changed: bool
 ) -> ShareMember:
-    """Return the member after it has taken its target, or the same object if it has it. `changed` is True if the topics
-    of the group may have changed in this input, so that the member takes its target again."""
+    """Return the member after it has taken its target, or the same object if it has it. `changed` is True if the member
+    has changed its subscription in this input, so that it takes its target again.
+
+    A topic that was deleted stays in the member's partitions until its next epoch. In Apache Kafka it goes at once, and
+    if the answer is lost, the member keeps it, because no later answer has news."""
     if member.epoch == epoch and not changed:
         return member
     subscribed = frozenset(topics.ids_of(member.topics))

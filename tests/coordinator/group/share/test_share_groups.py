@@ -286,6 +286,16 @@ def test_a_deleted_topic_leaves_the_assignment(bench: ShareBench) -> None:
     assert bench.initialized() == {("u", 0)}
 
 
+def test_a_deleted_topic_leaves_the_assignment_even_if_an_answer_is_lost(bench: ShareBench) -> None:
+    """In Apache Kafka the member keeps the partitions of the topic: the lost answer had the only news of them."""
+    bench.create("tea", partitions=1)
+    epoch, _ = bench.come("m1", "t", "tea")
+    bench.delete("tea")
+    bench.share_beat("m1", epoch)
+    bench.advance(INTERVAL_MS)
+    assert told(bench.share_beat("m1", epoch)) == (epoch + 1, ALL)
+
+
 def test_the_states_of_a_topic_have_its_name(bench: ShareBench) -> None:
     bench.come()
     assert bench.share().known_states.initialized == {topic_id("t"): NamedPartitions("t", frozenset(range(4)))}
