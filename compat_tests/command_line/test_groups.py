@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ShareConsumer
 
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.python.confluent_client import ConfluentClient
@@ -123,6 +123,56 @@ def test_a_group_with_a_member(line: CommandLine, topic: str, name: str, protoco
             f"Group {name} has members: stop them first (NON_EMPTY_GROUP)"
         )
         assert committed(line, name) == {0: COUNT, 1: COUNT}
+
+
+@contextmanager
+def share_member(line: CommandLine, topic: str, group: str) -> Iterator[None]:
+    """A member of a share group that has acknowledged everything."""
+    assert line("configs", "alter", "group", group, "--set", "share.auto.offset.reset=earliest").status == 0
+    consumer = ShareConsumer(
+        {"bootstrap.servers": line.bootstrap, "group.id": group, "client.id": "the-client", "log_level": 0}
+    )
+    try:
+        consumer.subscribe([topic])
+        read = 0
+
+        def all_read() -> bool:
+            nonlocal read
+            read += sum(message.error() is None for message in consumer.poll(timeout=0.1) or ())
+            return read >= 2 * COUNT
+
+        wait_until(all_read, "the member has read everything")
+        consumer.commit_sync(30.0)
+        yield
+    finally:
+        consumer.close()
+
+
+def test_a_share_group(line: CommandLine, topic: str, name: str) -> None:
+    with share_member(line, topic, name):
+        wait_until(lambda: described(line, name)["total_lag"] == 0, "the acknowledgements count")
+        told = described(line, name)
+        assert (told["group"], told["type"], told["state"], told["assignor"]) == (name, "share", "Stable", "simple")
+        (one,) = told["members"]
+        assert (one["client_id"], one["assignment"]) == ("the-client", [f"{topic}-0", f"{topic}-1"])
+        assert [(row["partition"], row["end"], row["lag"], row["member"]) for row in told["partitions"]] == [
+            (number, COUNT, 0, None) for number in (0, 1)
+        ]
+        assert {"group": name, "type": "share", "state": "Stable", "lag": 0} in line.json("groups", "list")
+        assert name in [row["group"] for row in line.json("groups", "list", "--type", "share")]
+        assert name not in [row["group"] for row in line.json("groups", "list", "--type", "consumer")]
+        assert line("groups", "reset", name, "--all-topics", "--to-earliest").failure == (
+            f"Group {name} is a share group: Apache Kafka's kafka-share-groups resets it"
+        )
+        assert line("groups", "remove-members", name, "--all").failure == (
+            f"Group {name} is a share group: its members leave, or their sessions end"
+        )
+        assert line("groups", "delete", name).failure == (
+            f"Group {name} has members: stop them first (NON_EMPTY_GROUP)"
+        )
+    wait_until(lambda: described(line, name)["state"] == "Empty", "the member has left")
+    assert line("groups", "delete", name).status == 0
+    assert name not in [row["group"] for row in line.json("groups", "list")]
 
 
 def test_lag_is_what_comes_after_the_committed_offset(line: CommandLine, topic: str, empty: str) -> None:

@@ -31,9 +31,9 @@ def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str)
 
 def group_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     def names(cluster: AskedCluster) -> Iterable[str]:
-        from pykbroker.tools.cluster import groups
+        from pykbroker.tools.cluster import share_groups
 
-        return (one.id for one in groups.listed(cluster))
+        return (one.id for one in share_groups.listed_with_consumers(cluster))
 
     return _matching(ctx, incomplete, names)
 

@@ -1,10 +1,10 @@
-"""`pykbroker groups`: consumer groups of any Kafka cluster, of both protocols."""
+"""`pykbroker groups`: groups of any Kafka cluster: consumer groups of both protocols, and share groups (KIP-932)."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,10 +34,10 @@ class GroupRow:
     """One group of a list."""
 
     group: str
-    #: classic or consumer (KIP-848)
+    #: classic, consumer (KIP-848) or share (KIP-932)
     type: str
     state: str
-    #: of all partitions with a committed offset; None if nothing is committed
+    #: of all partitions with a committed offset, or with a start in a share group; None if there is none
     lag: int | None
 
 
@@ -47,12 +47,12 @@ class PositionRow:
 
     topic: str
     partition: int
-    #: None if nothing is committed
+    #: None if nothing is committed; in a share group the offset at which it starts
     committed: int | None
     #: None if the partition has no leader, or was deleted
     end: int | None
     lag: int | None
-    #: the member that reads it
+    #: the member that reads it; None in a share group, in which several members read a partition
     member: str | None
     client_id: str | None = column("CLIENT")
     host: str | None = column("HOST", is_spare=True, default=None)
@@ -139,19 +139,24 @@ def command() -> None:
     "--type",
     "types",
     multiple=True,
-    type=click.Choice(["classic", "consumer"], case_sensitive=False),
+    type=click.Choice(["classic", "consumer", "share"], case_sensitive=False),
     help="Only groups of this protocol (may be repeated).",
 )
 @output_option
 @client_options
 def list_(client: ClientOptions, out: Output, states: tuple[str, ...], types: tuple[str, ...]) -> None:
     """List groups, with the sum of their lag in offsets."""
-    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster import groups, share_groups
     from pykbroker.tools.cluster.group_lag import total_lags
 
     with client.cluster() as cluster:
-        found = groups.listed(cluster, states=states, types=[one.capitalize() for one in types])
+        consumers = [one.capitalize() for one in types if one != "share"]
+        found = groups.listed(cluster, states=states, types=consumers) if consumers or not types else []
         lags = total_lags(cluster, [one.id for one in found])
+        if "share" in types or not types:
+            shares = share_groups.listed(cluster, states=states)
+            lags |= {one.id: _share_lag(cluster, one.id) for one in shares}
+            found += shares
     rows = [
         GroupRow(one.id, one.type.lower(), one.state, lags.get(one.id)) for one in sorted(found, key=lambda one: one.id)
     ]
@@ -257,6 +262,7 @@ def reset(
         with client.cluster() as cluster:
             if (state := groups.active_states(cluster, [name])[name]) is not None:
                 raise click.ClickException(f"Group {name} has members ({state}): stop them first, then reset it")
+            _refuse_share_group(cluster, name, "Apache Kafka's kafka-share-groups resets it")
             known = groups.committed(cluster, name)
             if chosen == ["from_file"]:
                 planned = _of_file(cluster, name, str(targets["from_file"]))
@@ -339,6 +345,8 @@ def remove_members(
         raise click.UsageError("Say which members: --member, --instance or --all.", click.get_current_context())
     with client.cluster() as cluster:
         (described,) = _described(cluster, [name])
+        if described.type == "Share":
+            raise click.ClickException(f"Group {name} is a share group: its members leave, or their sessions end")
         there = {one.id: one for one in described.members}
         static = {one.instance_id: one for one in described.members if one.instance_id is not None}
         wanted = list(there.values()) if all_members else []
@@ -357,41 +365,56 @@ def remove_members(
 
 
 def _described(cluster: AskedCluster, names: Iterable[str]) -> list[GroupDescription]:
-    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster import groups, share_groups
     from pykbroker.tools.cluster.failure import AskFailed
     from pykbroker_wire.errors import ErrorCode
 
-    wanted = sorted(set(names) or {one.id for one in groups.listed(cluster)})
+    wanted = names or [one.id for one in share_groups.listed_with_consumers(cluster)]
+    answers = groups.described(cluster, sorted(set(wanted)))
+    missing = [
+        name for name, one in answers.items() if isinstance(one, AskFailed) and one.code == ErrorCode.GROUP_ID_NOT_FOUND
+    ]
+    # A share group is not found by the requests for consumer groups, and not every broker serves share groups.
+    for name, share in share_groups.described(cluster, missing).items():
+        if not (isinstance(share, AskFailed) and share.code == ErrorCode.UNSUPPORTED_VERSION):
+            answers[name] = share
     found = []
-    for name, one in groups.described(cluster, wanted).items():
+    for name, one in answers.items():
         if isinstance(one, AskFailed):
             raise _unknown(cluster, name) if one.code == ErrorCode.GROUP_ID_NOT_FOUND else one
         found.append(one)
     return found
 
 
-def _unknown(cluster: AskedCluster, name: str) -> click.ClickException:
-    from pykbroker.tools.cluster import groups
+def _share_lag(cluster: AskedCluster, group: str) -> int | None:
+    """Return the lag of a share group, or None if it is unknown."""
+    from pykbroker.tools.cluster import share_groups
+    from pykbroker.tools.cluster.failure import AskFailed
 
-    return unknown("group", name, [one.id for one in groups.listed(cluster)], "groups list")
+    try:
+        found = [one.lag for one in share_groups.positions(cluster, group).values() if one.lag is not None]
+    except AskFailed:
+        # The client may not see a topic of the group.
+        return None
+    return sum(found) if found else None
+
+
+def _unknown(cluster: AskedCluster, name: str) -> click.ClickException:
+    from pykbroker.tools.cluster import share_groups
+
+    return unknown("group", name, [one.id for one in share_groups.listed_with_consumers(cluster)], "groups list")
+
+
+def _refuse_share_group(cluster: AskedCluster, name: str, what_to_do: str) -> None:
+    from pykbroker.tools.cluster import share_groups
+    from pykbroker.tools.cluster.groups import GroupDescription
+
+    if isinstance(share_groups.described(cluster, [name])[name], GroupDescription):
+        raise click.ClickException(f"Group {name} is a share group: {what_to_do}")
 
 
 def _told(cluster: AskedCluster, group: GroupDescription) -> GroupTold:
-    from pykbroker.tools.cluster.group_lag import positions
-
-    rows = tuple(
-        PositionRow(
-            one.topic,
-            one.partition,
-            None if one.committed is None else one.committed.offset,
-            one.end,
-            one.lag,
-            None if one.owner is None else one.owner.id,
-            None if one.owner is None else one.owner.client_id,
-            None if one.owner is None else one.owner.host,
-        )
-        for one in positions(cluster, group)
-    )
+    rows = tuple(_share_rows(cluster, group) if group.type == "Share" else _consumer_rows(cluster, group))
     members = tuple(
         MemberRow(
             one.id,
@@ -404,6 +427,33 @@ def _told(cluster: AskedCluster, group: GroupDescription) -> GroupTold:
     )
     lag = sum(row.lag for row in rows if row.lag is not None)
     return GroupTold(group.id, group.type.lower(), group.state, group.assignor, group.coordinator, lag, rows, members)
+
+
+def _consumer_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[PositionRow]:
+    from pykbroker.tools.cluster.group_lag import positions
+
+    for one in positions(cluster, group):
+        yield PositionRow(
+            one.topic,
+            one.partition,
+            None if one.committed is None else one.committed.offset,
+            one.end,
+            one.lag,
+            None if one.owner is None else one.owner.id,
+            None if one.owner is None else one.owner.client_id,
+            None if one.owner is None else one.owner.host,
+        )
+
+
+def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[PositionRow]:
+    from pykbroker.tools.cluster import log_offsets, share_groups
+
+    found = share_groups.positions(cluster, group.id)
+    ends = log_offsets.found(cluster, dict.fromkeys(sorted(found), log_offsets.LATEST))
+    for place, one in sorted(found.items()):
+        end = ends.get(place)
+        known_end = end.offset if isinstance(end, log_offsets.TimedOffset) else None
+        yield PositionRow(*place, one.start, known_end, one.lag, None, None)
 
 
 def _heading(group: GroupTold) -> str:
