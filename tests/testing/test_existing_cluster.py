@@ -19,6 +19,7 @@ from pykbroker.testing import Cluster, ExistingCluster, NotInThisProcess
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.metadata import MetadataResponse
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest
+from testkit.clients import wait_until
 
 PATIENCE_SECONDS = 60
 
@@ -145,6 +146,11 @@ def test_a_coordinator_that_moves_is_found_again(monkeypatch: pytest.MonkeyPatch
             if isinstance(request, OffsetFetchRequest) and not refused:
                 assert node == before
                 cluster.move_coordinator("g", to=next(other for other in cluster.nodes if other != node))
+                # The node learns of the move a moment later than the test.
+                wait_until(
+                    lambda: ask(node, request).groups[0].error_code == ErrorCode.NOT_COORDINATOR,
+                    "the node no longer coordinates the group",
+                )
                 refused.append(ask(node, request).groups[0].error_code)
                 return ask(node, request)
             return ask(node, request)

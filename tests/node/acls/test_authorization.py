@@ -21,6 +21,7 @@ from pykbroker_wire.messages import (
     alter_partition,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     assign_replicas_to_dirs,
     begin_quorum_epoch,
@@ -35,6 +36,7 @@ from pykbroker_wire.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_share_group_state,
     delete_topics,
     describe_acls,
@@ -45,6 +47,7 @@ from pykbroker_wire.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -75,6 +78,10 @@ from pykbroker_wire.messages import (
     read_share_group_state,
     read_share_group_state_summary,
     remove_raft_voter,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -197,6 +204,14 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     yield heartbeat.HeartbeatRequest(group_id="g"), None, GROUP
     yield consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), None, GROUP
     yield consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["g"]), None, GROUP
+    yield share_group_heartbeat.ShareGroupHeartbeatRequest(group_id="g", member_id="m"), None, GROUP
+    yield share_group_describe.ShareGroupDescribeRequest(group_ids=["g"]), None, GROUP
+    yield share_fetch.ShareFetchRequest(group_id="g", member_id="m"), None, GROUP
+    yield share_acknowledge.ShareAcknowledgeRequest(group_id="g", member_id="m"), None, GROUP
+    described = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="g")
+    yield describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[described]), None, GROUP
+    yield alter_share_group_offsets.AlterShareGroupOffsetsRequest(group_id="g"), None, GROUP
+    yield delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id="g"), None, GROUP
     yield leave_group.LeaveGroupRequest(group_id="g", members=[leave_group.MemberIdentity(member_id="m")]), None, GROUP
     yield sync_group.SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range"), None, GROUP
     yield describe_groups.DescribeGroupsRequest(groups=["g"]), None, GROUP

@@ -542,7 +542,7 @@ def test_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptureFi
         for topic in ("t", "u"):
             await sim.alter(TOPIC, topic, {"remote.log.delete.on.disable": "true", "retention.ms": "5000"})
         await sim.alter(BROKER, "", {"background.threads": "11"})
-        await sim.alter(ConfigResource.GROUP, "g", {"share.session.timeout.ms": "50000"})
+        await sim.alter(ConfigResource.GROUP, "g", {"streams.session.timeout.ms": "50000"})
         entity = [EntityData(entity_type="user", entity_name="someone")]
         await write(sim, ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=5.0, remove=False))
         await asyncio.sleep(1)
@@ -555,6 +555,6 @@ def test_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptureFi
     assert lines == [
         f"{begin}remote.log.delete.on.disable (topics)",
         f"{begin}background.threads (brokers)",
-        f"{begin}share.session.timeout.ms (groups)",
+        f"{begin}streams.session.timeout.ms (groups)",
         f"{begin}client quotas",
     ]

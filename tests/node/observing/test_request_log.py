@@ -114,12 +114,17 @@ def test_what_a_line_says(kept: Kept, wire: Wire) -> None:
     assert line["connection"] == f"127.0.0.1:{port[0]}-127.0.0.1:{port[1]}-0-{number}"
     assert line["requestHeader"] == {
         "requestApiKey": 18,
-        "requestApiVersion": 4,
+        "requestApiVersion": 5,
         "correlationId": 2,
         "clientId": "test",
         "requestApiKeyName": "API_VERSIONS",
     }
-    assert line["request"] == {"clientSoftwareName": "mine", "clientSoftwareVersion": "1.5"}
+    assert line["request"] == {
+        "clientSoftwareName": "mine",
+        "clientSoftwareVersion": "1.5",
+        "clusterId": None,
+        "nodeId": -1,
+    }
     assert line["response"]["errorCode"] == 0
     assert line["clientInformation"] == {"softwareName": "mine", "softwareVersion": "1.5"}
     assert (line["isForwarded"], line["principal"], line["listener"]) == (False, "User:ANONYMOUS", "PLAINTEXT")
