@@ -8,7 +8,8 @@ behaviour is that of Apache Kafka's PersisterStateManager, with the differences 
 Invariants
 * Each operation gets one answer, or none if its caller has given it up.
 * Operations on one key go one at a time, in the order in which they came. So no write overtakes another, and a request
-  names each key once, as Apache Kafka's coordinator needs it.
+  names each key once, as Apache Kafka's coordinator needs it. Summaries of a key have an order of their own, because
+  any client may ask for many of them, and a leader's write must not wait for them.
 * One request of a kind and a group is under way to a node. All operations that come in the meantime wait for the next
   one, up to the limits of a request.
 * One lookup is under way to a node.
@@ -120,6 +121,13 @@ class LookupAnswer(NamedTuple):
     message: str | None = None
 
 
+class _Place(NamedTuple):
+    """The operations that go one after another."""
+
+    key: SharePartitionKey
+    is_summary: bool
+
+
 class _Line(NamedTuple):
     """The operations that may share a request."""
 
@@ -144,8 +152,8 @@ class PersisterMachine:
         self._coordinator_of = coordinator_of
         self._brokers = brokers
         self._chance = chance
-        #: every operation that is not at its end, by its key; the first of a key is the one that goes
-        self._by_key: dict[SharePartitionKey, deque[StateOperation]] = {}
+        #: every operation that is not at its end, by its place; the first of a place is the one that goes
+        self._by_place: dict[_Place, deque[StateOperation]] = {}
         self._sought: dict[StateOperation, None] = {}
         self._queued: dict[_Line, dict[StateOperation, None]] = {}
         #: lines that have operations and no request under way
@@ -177,12 +185,13 @@ class PersisterMachine:
         self._bytes += operation.size
         if operation.deadline is not None:
             self._deadlines.set(operation, math.ceil(operation.deadline / DEADLINE_GRAIN) * DEADLINE_GRAIN)
-        of_key = self._by_key.get(operation.key)
-        if of_key is None:
-            self._by_key[operation.key] = deque((operation,))
+        place = _place_of(operation)
+        of_place = self._by_place.get(place)
+        if of_place is None:
+            self._by_place[place] = deque((operation,))
             self._route(operation)
         else:
-            of_key.append(operation)
+            of_place.append(operation)
             operation.become(Stage.BEHIND)
 
     def give_up(self, operation: StateOperation) -> None:
@@ -283,7 +292,7 @@ class PersisterMachine:
     def close(self) -> None:
         """Answer all operations, and refuse those that still come, with COORDINATOR_NOT_AVAILABLE."""
         self._closed = True
-        for operation in [each for of_key in self._by_key.values() for each in of_key]:
+        for operation in [each for of_place in self._by_place.values() for each in of_place]:
             if not operation.is_abandoned:
                 self._answers.append((operation, _CLOSED))
                 self.give_up(operation)
@@ -422,7 +431,7 @@ class PersisterMachine:
         self._end(operation)
 
     def _end(self, operation: StateOperation) -> None:
-        """Forget an operation, and let the next one of its key go."""
+        """Forget an operation, and let the next one of its place go."""
         stage = operation.stage
         operation.become(Stage.ENDED)
         self._count -= 1
@@ -434,21 +443,26 @@ class PersisterMachine:
             self._sought.pop(operation, None)
         elif stage is Stage.QUEUED:
             self._leave_line(operation)
-        of_key = self._by_key[operation.key]
+        place = _place_of(operation)
+        of_place = self._by_place[place]
         if stage is Stage.BEHIND:
-            of_key.remove(operation)
+            of_place.remove(operation)
             return
-        assert of_key[0] is operation
-        of_key.popleft()
-        if of_key:
-            self._route(of_key[0])
+        assert of_place[0] is operation
+        of_place.popleft()
+        if of_place:
+            self._route(of_place[0])
         else:
-            del self._by_key[operation.key]
+            del self._by_place[place]
 
     def _jitter(self) -> float:
         """Return a factor for rests: 20 % up or down, as Apache Kafka's. It is one for all operations of a request, so
         that they share the next request too."""
         return 0.8 + 0.4 * self._chance.random()
+
+
+def _place_of(operation: StateOperation) -> _Place:
+    return _Place(operation.key, operation.call is StateCall.SUMMARIZE)
 
 
 def _line_of(operation: StateOperation) -> _Line:

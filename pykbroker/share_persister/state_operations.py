@@ -66,7 +66,7 @@ class Stage(Enum):
 
     #: It was made, and the machine does not have it yet.
     MADE = "made"
-    #: Another operation on the same key comes first.
+    #: Another operation on the same key comes first. Summaries only wait for summaries, and others for others.
     BEHIND = "behind"
     #: Its coordinator is unknown, and the next lookup will ask for it.
     SOUGHT = "sought"

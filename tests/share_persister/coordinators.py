@@ -22,9 +22,10 @@ from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinato
 from testkit.share_metadata import LISTENER, ShareMetadata
 from tests.net.peer import Peer
 
-WRITE, READ, FIND = (
+WRITE, READ, SUMMARIZE, FIND = (
     int(ApiKey.WRITE_SHARE_GROUP_STATE),
     int(ApiKey.READ_SHARE_GROUP_STATE),
+    int(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY),
     int(ApiKey.FIND_COORDINATOR),
 )
 TOPIC = b"t" * 16

@@ -67,6 +67,11 @@ def must(holds: bool, rule: str, *about: object) -> None:
         raise Violation(rule, *about)
 
 
+def place_of(operation: StateOperation) -> tuple[SharePartitionKey, bool]:
+    """Operations of one place go one after another. Summaries of a key do not delay its other operations."""
+    return operation.key, operation.call is StateCall.SUMMARIZE
+
+
 class PersisterModel(RuleBasedStateMachine):
     """`make` is replaced by tests that plant a bug."""
 
@@ -83,8 +88,11 @@ class PersisterModel(RuleBasedStateMachine):
             each: ShareCoordinatorNode(1 + each, 1) if known else None for each in (0, 1)
         }
         self.machine = self.make(self.coordinator_of, lambda: list(self.brokers), random.Random(1))
-        #: operations without an answer that are not given up, by key and in order; those given up while under way too
-        self.live: dict[SharePartitionKey, list[StateOperation]] = {key: [] for key in KEYS}
+        #: operations without an answer that are not given up, in order, by their key and by whether they are summaries;
+        #: those given up while under way too
+        self.live: dict[tuple[SharePartitionKey, bool], list[StateOperation]] = {
+            (key, is_summary): [] for key in KEYS for is_summary in (False, True)
+        }
         self.given_up: set[StateOperation] = set()
         self.answered: dict[StateOperation, ShareStateAnswer] = {}
         self.under_way: list[StateRequest | CoordinatorLookup] = []
@@ -116,13 +124,13 @@ class PersisterModel(RuleBasedStateMachine):
             operation = StateOperation(call, key, start_offset=self.serial, deadline=deadline)
             if self.count >= LIMITS["MOST_OPERATIONS"]:
                 self.owed[operation] = ShareStateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self.live[key].append(operation)
+            self.live[place_of(operation)].append(operation)
             self.machine.submit(operation)
             self.take()
 
     @rule(pick=PICKS)
     def give_up(self, pick: random.Random) -> None:
-        waiting = [each for of_key in self.live.values() for each in of_key if each not in self.given_up]
+        waiting = [each for of_place in self.live.values() for each in of_place if each not in self.given_up]
         if waiting:
             operation = pick.choice(waiting)
             self._forget(operation)
@@ -271,7 +279,7 @@ class PersisterModel(RuleBasedStateMachine):
             must((operation.call, operation.key.group_id) == line[1:], "a request has a stranger", operation)
             must(operation not in self.given_up, "an operation that was given up is sent", operation)
             must(operation not in self.answered, "an operation that was answered is sent", operation)
-            first = self.live[operation.key][:1]
+            first = self.live[place_of(operation)][:1]
             must(first == [operation], "an operation overtakes another one on its key", first, operation)
             self.tries[operation] += 1
             # The quick rests begin anew with each leader.
@@ -284,7 +292,9 @@ class PersisterModel(RuleBasedStateMachine):
         must(lookup.node_id not in busy, "two lookups are under way to a node", lookup)
         must(0 < len(lookup.operations) <= LIMITS["MOST_LOOKUP_KEYS"], "a lookup has the wrong size", lookup)
         for operation in lookup.operations:
-            must(self.live[operation.key][:1] == [operation], "a lookup is not for the first of its key", operation)
+            must(
+                self.live[place_of(operation)][:1] == [operation], "a lookup is not for the first of its key", operation
+            )
             self.lookups[operation] += 1
             must(self.lookups[operation] <= TRIES + self.changes, "a coordinator is looked up without end", operation)
 
@@ -314,11 +324,11 @@ class PersisterModel(RuleBasedStateMachine):
         sent = {each for send in self.under_way for each in send.operations if each.stage in (Stage.SENT, Stage.ASKED)}
         busy = {(each.node_id, each.call, each.group_id) for each in self.under_way if isinstance(each, StateRequest)}
         asked = {each.node_id for each in self.under_way if isinstance(each, CoordinatorLookup)}
-        for of_key in self.live.values():
-            for place, operation in enumerate(of_key):
+        for of_place in self.live.values():
+            for at, operation in enumerate(of_place):
                 if operation.deadline is not None and operation not in self.given_up:
                     must(self.now < operation.deadline + DEADLINE_GRAIN + 1e-9, "a deadline was missed", operation)
-                if place > 0:
+                if at > 0:
                     continue
                 match operation.stage:
                     case Stage.SENT | Stage.ASKED:
@@ -350,8 +360,8 @@ class PersisterModel(RuleBasedStateMachine):
     def _settle(self, request: StateRequest | CoordinatorLookup) -> None:
         """Forget operations of an ended request whose callers have given up."""
         for operation in request.operations:
-            if operation in self.given_up and operation in self.live[operation.key]:
-                self.live[operation.key].remove(operation)
+            if operation in self.given_up and operation in self.live[place_of(operation)]:
+                self.live[place_of(operation)].remove(operation)
         self.take()
 
     def _forget(self, operation: StateOperation, *, given_up: bool = True) -> None:
@@ -361,7 +371,7 @@ class PersisterModel(RuleBasedStateMachine):
             # Its key waits until the request has ended.
             self.given_up.add(operation)
         else:
-            self.live[operation.key].remove(operation)
+            self.live[place_of(operation)].remove(operation)
 
     def _owe(self, operation: StateOperation, answer: ShareStateAnswer) -> None:
         if operation not in self.given_up:

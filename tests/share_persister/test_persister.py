@@ -22,6 +22,7 @@ from testkit.simulated.world import World
 from tests.share_persister.coordinators import (
     FIND,
     READ,
+    SUMMARIZE,
     WRITE,
     PersisterAndItsWay,
     ScriptedCoordinator,
@@ -347,6 +348,30 @@ def test_a_write_that_is_tried_again_is_not_overtaken(bench: Bench, one: Scripte
     assert bench.answers([first, second]) == [DONE, DONE]
     assert order == [1, 2]
     assert [each.topics[0].partitions[0].start_offset for each in one.asked(WRITE)] == [1] * 7 + [2]
+
+
+def test_a_write_does_not_wait_for_summaries_of_its_key(bench: Bench, one: ScriptedCoordinator) -> None:
+    """Any client that may describe a group can ask for any number of summaries."""
+    bench.metadata.lead(1)
+    assert bench.answer(bench.write()) == DONE
+    one.held.add(SUMMARIZE)
+    promises = [bench.persister.summarize(key()), bench.persister.summarize(key())]
+    bench.sleep(0.1)
+    promises.append(bench.write(offset=1))
+    bench.sleep(0.1)
+    assert (len(one.asked(SUMMARIZE)), len(one.asked(WRITE))) == (1, 2)
+    one.release()
+    assert {answer.error for answer in bench.answers(promises, 1)} == {ErrorCode.NONE}
+    assert len(one.asked(SUMMARIZE)) == 2, "summaries of a key still go one after another"
+
+
+def test_a_write_is_answered_while_summaries_of_its_key_are_tried_again(bench: Bench, one: ScriptedCoordinator) -> None:
+    bench.metadata.lead(1)
+    one.ranges.pop(SUMMARIZE)
+    summaries = [bench.persister.summarize(key()), bench.persister.summarize(key())]
+    bench.sleep(0.1)
+    assert bench.answer(bench.write(), 0.5) == DONE
+    assert not any(promise.done() for promise in summaries)
 
 
 # -- callers that give up, and limits ---------------------------------------------------------------------------------

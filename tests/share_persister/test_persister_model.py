@@ -15,12 +15,13 @@ from pykbroker.share_persister.persister_machine import (
     PersisterMachine,
     RequestFailure,
     StateRequest,
+    _Place,
+    _place_of,
 )
 from pykbroker.share_persister.state_operations import (
     ShareCoordinatorNode,
     ShareStateAnswer,
     Stage,
-    StateCall,
     StateOperation,
     Tries,
 )
@@ -80,11 +81,11 @@ class Overtakes(PersisterMachine):
     """While an operation rests, the next one on its key goes."""
 
     def _try_again(self, operation: StateOperation, now: float, jitter: float, *, may_be_quick: bool) -> bool:
-        of_key = self._by_key[operation.key]
+        of_place = self._by_place[_place_of(operation)]
         again = super()._try_again(operation, now, jitter, may_be_quick=may_be_quick)
-        if operation.stage is Stage.RESTING and len(of_key) > 1:
-            of_key.rotate(-1)
-            self._route(of_key[0])
+        if operation.stage is Stage.RESTING and len(of_place) > 1:
+            of_place.rotate(-1)
+            self._route(of_place[0])
         return again
 
 
@@ -175,7 +176,8 @@ class LeavesKeysBehind(PersisterMachine):
 
     def give_up(self, operation: StateOperation) -> None:
         if operation.stage is Stage.RESTING:
-            self._by_key[operation.key].append(StateOperation(StateCall.READ, operation.key, stage=Stage.BEHIND))
+            behind = StateOperation(operation.call, operation.key, stage=Stage.BEHIND)
+            self._by_place[_place_of(operation)].append(behind)
         super().give_up(operation)
 
 
@@ -191,10 +193,10 @@ class FreesTheKey(PersisterMachine):
 
     def give_up(self, operation: StateOperation) -> None:
         super().give_up(operation)
-        of_key = self._by_key.get(operation.key)
-        if operation.stage is Stage.SENT and of_key is not None and len(of_key) > 1:
-            of_key.rotate(-1)
-            self._route(of_key[0])
+        of_place = self._by_place.get(_place_of(operation))
+        if operation.stage is Stage.SENT and of_place is not None and len(of_place) > 1:
+            of_place.rotate(-1)
+            self._route(of_place[0])
 
 
 BUGS: list[type[PersisterMachine]] = [
@@ -229,6 +231,7 @@ def test_a_planted_bug_is_found(bug: type[PersisterMachine]) -> None:
         ("_at_last", lambda answer: answer),
         ("_PASSES", frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE})),
         ("_first_of", lambda queued, call: list(queued)),
+        ("_place_of", lambda operation: _Place(operation.key, is_summary=False)),
     ],
 )
 def test_a_planted_bug_in_a_part_is_found(
