@@ -13,7 +13,9 @@ Invariants
 * One request of a kind and a group is under way to a node. All operations that come in the meantime wait for the next
   one, up to the limits of a request.
 * One lookup is under way to a node.
-* The operations here are at most `MOST_OPERATIONS`, and take at most `MOST_BYTES` in requests.
+* The operations here are at most `MOST_OPERATIONS` without summaries, and take at most `MOST_BYTES` in requests.
+* Summaries are at most `MOST_SUMMARIES`. They are counted apart, so that clients that describe many groups can fill
+  neither the place of leaders nor that of initializations.
 
 An operation is tried again after a rest (`Tries`) if its error passes with time, or if its request got no answer. After
 the last try its answer is COORDINATOR_NOT_AVAILABLE, into which Apache Kafka's callers translate most of these errors.
@@ -55,6 +57,7 @@ from pykbroker_wire.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 MOST_OPERATIONS: Final = 20_000
+MOST_SUMMARIES: Final = 20_000
 MOST_BYTES: Final = 64 * 1024 * 1024
 #: Limits of one request; a single operation may be larger. The answer to a read has all batches of its partitions. They
 #: are at most 10,000 each (group.share.max.partition.max.record.locks), and a decoder allows 1,000,000.
@@ -163,14 +166,16 @@ class PersisterMachine:
         self._resting: DueTimes[StateOperation] = DueTimes()
         self._deadlines: DueTimes[StateOperation] = DueTimes()
         self._answers: list[tuple[StateOperation, ShareStateAnswer]] = []
+        #: without summaries, and so are the bytes
         self._count = 0
         self._bytes = 0
+        self._summaries = 0
         self._closed = False
 
     @property
     def count(self) -> int:
         """The operations that are not at their end."""
-        return self._count
+        return self._count + self._summaries
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
@@ -181,8 +186,11 @@ class PersisterMachine:
             operation.become(Stage.ENDED)
             self._answers.append((operation, refusal))
             return
-        self._count += 1
-        self._bytes += operation.size
+        if operation.call is StateCall.SUMMARIZE:
+            self._summaries += 1
+        else:
+            self._count += 1
+            self._bytes += operation.size
         if operation.deadline is not None:
             self._deadlines.set(operation, math.ceil(operation.deadline / DEADLINE_GRAIN) * DEADLINE_GRAIN)
         place = _place_of(operation)
@@ -333,9 +341,11 @@ class PersisterMachine:
             return _CLOSED
         if not operation.key.group_id.strip():
             return _NO_GROUP
-        if self._count >= MOST_OPERATIONS or self._bytes + operation.size > MOST_BYTES:
-            return _TOO_MANY
-        return None
+        if operation.call is StateCall.SUMMARIZE:
+            is_full = self._summaries >= MOST_SUMMARIES
+        else:
+            is_full = self._count >= MOST_OPERATIONS or self._bytes + operation.size > MOST_BYTES
+        return _TOO_MANY if is_full else None
 
     def _route(self, operation: StateOperation) -> None:
         coordinator = self._coordinator_of(operation.key)
@@ -434,8 +444,11 @@ class PersisterMachine:
         """Forget an operation, and let the next one of its place go."""
         stage = operation.stage
         operation.become(Stage.ENDED)
-        self._count -= 1
-        self._bytes -= operation.size
+        if operation.call is StateCall.SUMMARIZE:
+            self._summaries -= 1
+        else:
+            self._count -= 1
+            self._bytes -= operation.size
         self._deadlines.withdraw(operation)
         if stage is Stage.RESTING:
             self._resting.withdraw(operation)

@@ -51,7 +51,13 @@ FINAL = [ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_E
 INNER = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NETWORK_EXCEPTION}
 FAILURES = [RequestFailure.LOST, RequestFailure.TIMED_OUT, RequestFailure.NOT_SERVED]
 #: Small limits, so that runs meet them.
-LIMITS = {"MOST_OPERATIONS": 12, "MOST_PARTITIONS": 2, "MOST_PARTITIONS_OF_READ": 1, "MOST_LOOKUP_KEYS": 2}
+LIMITS = {
+    "MOST_OPERATIONS": 12,
+    "MOST_SUMMARIES": 6,
+    "MOST_PARTITIONS": 2,
+    "MOST_PARTITIONS_OF_READ": 1,
+    "MOST_LOOKUP_KEYS": 2,
+}
 #: Hypothesis' own source of chance is much slower.
 PICKS = st.integers(0, 9_999).map(random.Random)
 TRIES = len(QUICK_RESTS) + MOST_FAILURES
@@ -122,7 +128,8 @@ class PersisterModel(RuleBasedStateMachine):
             self.serial += 1
             deadline = None if patience is None else self.now + patience
             operation = StateOperation(call, key, start_offset=self.serial, deadline=deadline)
-            if self.count >= LIMITS["MOST_OPERATIONS"]:
+            is_summary = call is StateCall.SUMMARIZE
+            if self._count(is_summary) >= LIMITS["MOST_SUMMARIES" if is_summary else "MOST_OPERATIONS"]:
                 self.owed[operation] = ShareStateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self.live[place_of(operation)].append(operation)
             self.machine.submit(operation)
@@ -236,7 +243,10 @@ class PersisterModel(RuleBasedStateMachine):
 
     @property
     def count(self) -> int:
-        return sum(map(len, self.live.values()))
+        return self._count(False) + self._count(True)
+
+    def _count(self, is_summary: bool) -> int:
+        return sum(len(of_place) for place, of_place in self.live.items() if place[1] is is_summary)
 
     def take(self) -> None:
         """Take everything from the machine, and check it."""

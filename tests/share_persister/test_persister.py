@@ -425,6 +425,27 @@ def test_too_many_operations_are_refused(bench: Bench, monkeypatch: pytest.Monke
     assert refused.done()
 
 
+@pytest.mark.parametrize(("name", "value"), [("MOST_OPERATIONS", 3), ("MOST_BYTES", 250)])
+def test_summaries_take_no_place_of_leaders(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+) -> None:
+    monkeypatch.setattr(persister_machine, name, value)
+    monkeypatch.setattr(persister_machine, "MOST_SUMMARIES", 5)
+    bench.metadata.lead(-1)
+    for coordinator in bench.coordinators.values():
+        coordinator.find_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    summaries = [bench.persister.summarize(key(partition)) for partition in range(7)]
+    others = [bench.write(9), bench.persister.read(key(9), 1), bench.persister.initialize(key(8), 1, 0)]
+    bench.sleep(0.01)
+    assert [promise.done() for promise in summaries] == [False] * 5 + [True] * 2
+    assert {promise.result().error for promise in summaries[5:]} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert not any(promise.done() for promise in others)
+    summaries[0].cancel()
+    waits = bench.persister.summarize(key(7))
+    bench.sleep(0.01)
+    assert not waits.done()
+
+
 def test_a_group_without_a_name_is_refused(bench: Bench) -> None:
     assert bench.answer(bench.write(group=" "), 0.1).error is ErrorCode.INVALID_REQUEST
 

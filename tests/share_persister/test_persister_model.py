@@ -188,6 +188,15 @@ class TakesTooMany(PersisterMachine):
         return None
 
 
+class CountsTogether(PersisterMachine):
+    """Summaries take the place of other operations."""
+
+    def _refusal(self, operation: StateOperation) -> ShareStateAnswer | None:
+        if self.count >= persister_machine.MOST_OPERATIONS:
+            return persister_machine._TOO_MANY
+        return super()._refusal(operation)
+
+
 class FreesTheKey(PersisterMachine):
     """If a caller gives up, the next operation on the key goes although the request is still under way."""
 
@@ -214,6 +223,7 @@ BUGS: list[type[PersisterMachine]] = [
     LeavesLinesBehind,
     LeavesKeysBehind,
     TakesTooMany,
+    CountsTogether,
     FreesTheKey,
 ]
 
