@@ -2,6 +2,9 @@
 
 It returns the start offsets of share groups, as share coordinators have them. A group, a topic or a partition without a
 state is no error, and its start offset is -1. The error is UNSUPPORTED_VERSION while share.version is 0.
+
+Equal entries of a request share one answer, which stands at the place of each. Apache Kafka asks share coordinators for
+each entry, and the answers are the same.
 """
 
 from __future__ import annotations
@@ -24,8 +27,21 @@ from pykbroker_wire.messages.describe_share_group_offsets import (
 
 
 def handle(ctx: BrokerContext, request: DescribeShareGroupOffsetsRequest) -> Later[DescribeShareGroupOffsetsResponse]:
-    groups = gather([_group(ctx, group) for group in request.groups])
-    return then(groups, lambda found: DescribeShareGroupOffsetsResponse(groups=found))
+    entries = [_entry(group) for group in request.groups]
+    distinct = dict(zip(entries, request.groups, strict=True))
+
+    def in_order(found: list[DescribeShareGroupOffsetsResponseGroup]) -> DescribeShareGroupOffsetsResponse:
+        answers = dict(zip(distinct, found, strict=True))
+        return DescribeShareGroupOffsetsResponse(groups=[answers[entry] for entry in entries])
+
+    return then(gather([_group(ctx, group) for group in distinct.values()]), in_order)
+
+
+def _entry(group: DescribeShareGroupOffsetsRequestGroup) -> tuple[object, ...]:
+    """Return what makes two entries of a request equal."""
+    if group.topics is None:
+        return (group.group_id,)
+    return (group.group_id, tuple((topic.topic_name, tuple(topic.partitions)) for topic in group.topics))
 
 
 def _group(

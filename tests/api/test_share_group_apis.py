@@ -64,6 +64,8 @@ class ShareCoordinators:
         self.code = ErrorCode.NONE
         #: the errors of single partitions
         self.codes: dict[int, ErrorCode] = {}
+        #: (group, topic id, partition) of each summary that was asked for
+        self.summaries: list[tuple[str, bytes, int]] = []
         self._waiting: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
 
     def _later(self, act: Callable[[], list[T]]) -> Later[list[T]]:
@@ -108,6 +110,7 @@ class ShareCoordinators:
             known = self.states.get((group_id, topic_id, partition))
             return ShareSummary() if known is None else ShareSummary(ErrorCode.NONE, known[1], 4, 2)
 
+        self.summaries += [(group_id, *place) for place in partitions]
         return self._later(lambda: [summary(*place) for place in partitions]) if partitions else []
 
 
@@ -433,6 +436,31 @@ def test_offsets_are_described_with_their_lag(node: ShareNode) -> None:
     # Version 0 has no lag.
     old = node.ask(describe_share_group_offsets.handle, describe_offsets({"t": [0]}), 0)
     assert offsets_of(old) == {("t", 0): (-1, 4, -1, 0)}
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["now", "later"])
+def test_a_group_that_is_described_many_times_is_asked_for_once(node: ShareNode, waits: bool) -> None:
+    emptied(node)
+    node.ask(alter_share_group_offsets.handle, alter({("t", 1): 7}))
+    node.share_coordinators.waits = waits
+
+    def entry(group: str, partitions: list[int] | None) -> DescribeShareGroupOffsetsRequestGroup:
+        return describe_offsets(None if partitions is None else {"t": partitions}, group).groups[0]
+
+    kinds = [entry("g", [0]), entry("h", [0]), entry("g", [1]), entry("g", [0, 1]), entry("g", None)]
+    request = DescribeShareGroupOffsetsRequest(groups=[*kinds, *kinds[::-1]] * 1_000)
+    answer = node.ask(describe_share_group_offsets.handle, request)
+    if waits:
+        node.share_coordinators.answer()
+        answer = answer.result()
+    expected = [("g", [0]), ("h", [0]), ("g", [1]), ("g", [0, 1]), ("g", [0, 1])]
+    found = [
+        (group.group_id, [one.partition_index for topic in group.topics for one in topic.partitions])
+        for group in answer.groups
+    ]
+    assert found == [*expected, *expected[::-1]] * 1_000
+    places = [(group, TOPIC_ID, partition) for group, partitions in expected for partition in partitions]
+    assert sorted(node.share_coordinators.summaries) == sorted(places)
 
 
 def test_absent_offsets_are_no_error(node: ShareNode) -> None:
