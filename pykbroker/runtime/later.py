@@ -157,9 +157,12 @@ def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:
     if not missing:
         return [cast(T, part) for part in parts]
     outer: asyncio.Future[list[T]] = missing[0].get_loop().create_future()
+    left = len(missing)
 
     def done(finished: asyncio.Future[T]) -> None:
-        if not outer.done() and all(part.done() for part in missing):
+        nonlocal left
+        left -= 1
+        if left == 0 and not outer.done():
             outer.set_result([part.result() if isinstance(part, asyncio.Future) else part for part in parts])
 
     def given_up(future: asyncio.Future[list[T]]) -> None:

@@ -86,6 +86,27 @@ def test_all_answers_come_in_their_order_when_the_last_has_come(loop: asyncio.Ab
     assert joined.result() == [1, 2, 3]
 
 
+def test_each_of_many_answers_is_looked_at_a_few_times(loop: asyncio.AbstractEventLoop) -> None:
+    looks = 0
+
+    class Watched(asyncio.Future[int]):
+        def done(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().done()
+
+    parts = [Watched(loop=loop) for _ in range(1_000)]
+    joined = gather([*parts, parts[0]])
+    assert isinstance(joined, asyncio.Future)
+    for number, part in enumerate(parts):
+        part.set_result(number)
+        if number % 100 == 0:
+            settled(loop)
+    settled(loop)
+    assert joined.result() == [*range(1_000), 0]
+    assert looks <= 3_000
+
+
 def test_a_verdict_becomes_an_answer_and_a_bug_stays_an_error(loop: asyncio.AbstractEventLoop) -> None:
     def ended(error: Exception | None) -> asyncio.Future[str]:
         inner: asyncio.Future[int] = loop.create_future()
