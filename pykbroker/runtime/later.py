@@ -8,8 +8,8 @@ There are three ways to say "later", and each has its place:
   loop.
 * `Promise` (net/promise.py) is the answer of a request that waits. It calls its connection at once, without the loop.
 
-An error is a field of the answer and is not raised. Only `settle` passes on an exception, and `judged` turns it into an
-answer.
+An error is a field of the answer and is not raised. An exception is a bug, or the end of a connection. All functions
+here pass it on to the answer, and `judged` turns it into an answer if it is a KafkaError.
 """
 
 from __future__ import annotations
@@ -41,19 +41,16 @@ def at_any_time(awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], 
 
 
 def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
-    """Return `transform(value)`, now or when the future is done. Cancelling the outer future cancels `value`."""
+    """Return `transform(value)`, now or when the future is done. Cancelling the outer future cancels `value`. The outer
+    future gets an exception of `value` or of `transform`."""
     if not isinstance(value, asyncio.Future):
         return transform(value)
     inner = value
     outer: asyncio.Future[U] = inner.get_loop().create_future()
 
     def done(finished: asyncio.Future[T]) -> None:
-        if outer.done():
-            return
-        if finished.cancelled():
-            outer.cancel()
-        else:
-            outer.set_result(transform(finished.result()))
+        if not outer.done():
+            settle(outer, lambda: transform(finished.result()))
 
     inner.add_done_callback(done)
     outer.add_done_callback(lambda future: inner.cancel() if future.cancelled() else None)
@@ -62,33 +59,22 @@ def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
 
 def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
     """Return what `follow(value)` returns, which may be a future too. Cancelling the outer future cancels the inner
-    future that is running."""
+    future that is running. The outer future gets an exception of either future or of `follow`."""
     if not isinstance(value, asyncio.Future):
         return follow(value)
     outer: asyncio.Future[U] = value.get_loop().create_future()
     running: asyncio.Future[T] | asyncio.Future[U] = value
 
     def done(finished: asyncio.Future[T]) -> None:
-        nonlocal running
-        if outer.done():
-            return
-        if finished.cancelled():
-            outer.cancel()
-            return
-        second = follow(finished.result())
-        if isinstance(second, asyncio.Future):
-            running = second
-            second.add_done_callback(complete)
-        else:
-            outer.set_result(second)
+        def go_on() -> Later[U]:
+            nonlocal running
+            second = follow(finished.result())
+            if isinstance(second, asyncio.Future):
+                running = second
+            return second
 
-    def complete(finished: asyncio.Future[U]) -> None:
-        if outer.done():
-            return
-        if finished.cancelled():
-            outer.cancel()
-        else:
-            outer.set_result(finished.result())
+        if not outer.done():
+            settle(outer, go_on)
 
     value.add_done_callback(done)
     outer.add_done_callback(lambda future: running.cancel() if future.cancelled() else None)
@@ -126,10 +112,13 @@ def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable
 
 
 def settle(answer: asyncio.Future[T], act: Callable[[], Later[T]]) -> None:
-    """Complete `answer` with what `act` returns or raises, now or later. `act` is called even if no caller waits for
-    the answer."""
+    """Complete `answer` with what `act` returns or raises, now or later. It is cancelled if a future is cancelled whose
+    result `act` reads or returns. `act` is called even if no caller waits for the answer."""
     try:
         found = act()
+    except asyncio.CancelledError:
+        answer.cancel()
+        return
     except Exception as error:  # noqa: BLE001  # a closed connection, for example: the waiting caller gets the error
         if not answer.done():
             answer.set_exception(error)
@@ -152,7 +141,7 @@ def _pass_on(done: asyncio.Future[T], answer: asyncio.Future[T]) -> None:
 
 
 def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:
-    """Return all answers, in order."""
+    """Return all answers, in order. The outer future gets an exception of a part when all parts are done."""
     missing = [part for part in parts if isinstance(part, asyncio.Future)]
     if not missing:
         return [cast(T, part) for part in parts]
@@ -163,7 +152,7 @@ def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:
         nonlocal left
         left -= 1
         if left == 0 and not outer.done():
-            outer.set_result([part.result() if isinstance(part, asyncio.Future) else part for part in parts])
+            settle(outer, lambda: [part.result() if isinstance(part, asyncio.Future) else part for part in parts])
 
     def given_up(future: asyncio.Future[list[T]]) -> None:
         if future.cancelled():

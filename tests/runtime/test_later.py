@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -96,7 +97,8 @@ def test_each_of_many_answers_is_looked_at_a_few_times(loop: asyncio.AbstractEve
             return super().done()
 
     parts = [Watched(loop=loop) for _ in range(1_000)]
-    joined = gather([*parts, parts[0]])
+    waited: list[Later[int]] = [*parts, parts[0]]
+    joined = gather(waited)
     assert isinstance(joined, asyncio.Future)
     for number, part in enumerate(parts):
         part.set_result(number)
@@ -105,6 +107,71 @@ def test_each_of_many_answers_is_looked_at_a_few_times(loop: asyncio.AbstractEve
     settled(loop)
     assert joined.result() == [*range(1_000), 0]
     assert looks <= 3_000
+
+
+def broken(loop: asyncio.AbstractEventLoop) -> Later[int]:
+    future: asyncio.Future[int] = loop.create_future()
+    future.set_exception(ZeroDivisionError())
+    return future
+
+
+def given(loop: asyncio.AbstractEventLoop) -> Later[int]:
+    future: asyncio.Future[int] = loop.create_future()
+    future.set_result(0)
+    return future
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda loop: then(broken(loop), str),
+        lambda loop: then(given(loop), lambda value: 1 // value),
+        lambda loop: and_then(broken(loop), lambda value: value),
+        lambda loop: and_then(given(loop), lambda value: 1 // value),
+        lambda loop: and_then(given(loop), lambda _: broken(loop)),
+        lambda loop: gather([broken(loop), given(loop)]),
+    ],
+    ids=["before", "transform", "first", "follow", "second", "part"],
+)
+def test_a_bug_reaches_the_one_who_waits(
+    loop: asyncio.AbstractEventLoop, fails: Callable[[asyncio.AbstractEventLoop], Later[object]]
+) -> None:
+    answer = fails(loop)
+    assert isinstance(answer, asyncio.Future)
+    settled(loop)
+    assert isinstance(answer.exception(), ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda loop, inner: then(inner, str),
+        lambda loop, inner: and_then(inner, lambda value: value),
+        lambda loop, inner: and_then(given(loop), lambda _: inner),
+        lambda loop, inner: gather([given(loop), inner]),
+    ],
+    ids=["then", "first", "second", "part"],
+)
+def test_a_wait_ends_if_what_it_waits_for_is_cancelled(
+    loop: asyncio.AbstractEventLoop, waits: Callable[[asyncio.AbstractEventLoop, Later[int]], Later[object]]
+) -> None:
+    inner: asyncio.Future[int] = loop.create_future()
+    answer = waits(loop, inner)
+    assert isinstance(answer, asyncio.Future)
+    settled(loop)
+    assert not answer.done()
+    inner.cancel()
+    settled(loop)
+    assert answer.cancelled()
+
+
+def test_a_bug_that_nobody_waits_for_is_logged(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    then(given(loop), lambda value: 1 // value)
+    settled(loop)
+    gc.collect()
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_verdict_becomes_an_answer_and_a_bug_stays_an_error(loop: asyncio.AbstractEventLoop) -> None:
