@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.view import MetadataView
+    from pykbroker.replica.partition import Partition
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 
@@ -106,7 +107,7 @@ class ShareCoordinatorService:
         self._lines = LineLimit(runtime.loop.time)
         #: the milliseconds that writes took, each with all share partitions of its request
         self.write_times = RecentTimes(runtime.loop.time)
-        #: by partition, the offset before which its records were deleted
+        #: by partition that this node leads, the offset before which it has deleted the records
         self.pruned_before: dict[int, int] = {}
         self.coordinator: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
             SHARE_STATE_TOPIC,
@@ -119,6 +120,7 @@ class ShareCoordinatorService:
             codec=Codec(self.settings.codec),
             linger_ms=self.settings.linger_ms,
         )
+        replicas.on_leadership(self._leadership_changed)
 
     def start(self) -> None:
         """Keep the number of partitions by which share partitions are found, and begin the coordinator's own work. Call
@@ -268,6 +270,10 @@ class ShareCoordinatorService:
         for index in self.coordinator.led():
             offset: Later[int | None] = self.coordinator.submit(index, operation, lambda code: None)
             then(offset, partial(self._delete_before, index))
+
+    def _leadership_changed(self, partition: Partition, is_leader: bool, epoch: int) -> None:
+        if partition.topic == SHARE_STATE_TOPIC and not is_leader:
+            self.pruned_before.pop(partition.index, None)
 
     def _delete_before(self, index: int, offset: int | None) -> None:
         """Delete the records of a partition below `offset`. The followers delete theirs with their next fetches."""
