@@ -16,7 +16,8 @@ _RATE_SECONDS: Final = 60.0
 #: Kafka's metrics.num.samples windows of metrics.sample.window.ms each.
 _WINDOWS: Final = 2
 _WINDOW_SECONDS: Final = 30.0
-#: Kafka's histograms begin anew when they are read, but at most once in this time.
+#: Kafka's histograms begin anew when they are read, but at most once in this time. A rate keeps at most one reading in
+#: this time.
 _LEAST_INTERVAL_SECONDS: Final = 1.0
 _LONGEST_MS: Final = 60_000
 #: Times are kept with about three significant digits, as in Apache Kafka.
@@ -26,7 +27,7 @@ _STEP_MS: Final = 50
 
 class RecentRate:
     """The rate at which a number grows. It covers the time since an earlier reading: the newest that is at least a
-    minute old, or the oldest if all are younger than a minute."""
+    minute old, or the oldest if all are younger than a minute. At most one reading a second is kept."""
 
     __slots__ = ("_now_s", "_read", "_readings", "_unit_s")
 
@@ -41,8 +42,9 @@ class RecentRate:
         """Read the number, and return the rate."""
         now_s, total = self._now_s(), self._read()
         readings = self._readings
-        readings.append((now_s, total))
-        while len(readings) > 2 and readings[1][0] <= now_s - _RATE_SECONDS:
+        if now_s - readings[-1][0] >= _LEAST_INTERVAL_SECONDS:
+            readings.append((now_s, total))
+        while len(readings) > 1 and readings[1][0] <= now_s - _RATE_SECONDS:
             readings.popleft()
         since_s, before = readings[0]
         return (total - before) * self._unit_s / (now_s - since_s) if now_s > since_s else 0.0

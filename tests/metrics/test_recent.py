@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,23 @@ def test_a_rate_per_second_is_that_since_an_earlier_reading() -> None:
     assert rate() == 5
     clock.now_s = 175.0
     assert rate() == 0, "the reading at 110 is more than a minute old, and nothing came since"
+
+
+def test_frequent_readings_of_a_rate_are_not_kept() -> None:
+    clock, total = Clock(), 0
+    rate = RecentRate(lambda: total, clock)
+    began_s = clock.now_s
+    clock.now_s, total = began_s + 10, 50
+    for _ in range(10_000):
+        assert rate() == pytest.approx(5, rel=0.1)
+        clock.now_s += 0.9 / 10_000
+    assert len(rate._readings) <= 2
+    # It reads five times a second, for two minutes in which the number grows by 20 a second.
+    for step in range(600):
+        clock.now_s, total = began_s + 20 + step / 5, 100 + 4 * step
+        rate()
+    assert len(rate._readings) <= 62
+    assert rate() == pytest.approx(20)
 
 
 def test_times_are_forgotten_after_two_windows() -> None:
