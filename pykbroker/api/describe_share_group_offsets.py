@@ -63,7 +63,8 @@ def _group(
             refused.append(_refused(topic))
 
     def with_refused(found: DescribeShareGroupOffsetsResponseGroup) -> DescribeShareGroupOffsetsResponseGroup:
-        found.topics += refused
+        if not found.error_code:
+            found.topics += refused
         return found
 
     return then(shares.describe_offsets(group.group_id, allowed), with_refused)

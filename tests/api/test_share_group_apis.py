@@ -277,6 +277,12 @@ def test_rights_on_topics(node: ShareNode) -> None:
     ]
 
 
+def test_a_group_with_an_error_has_no_topics(node: ShareNode) -> None:
+    node.authorizer = Only((Operation.DESCRIBE, Resource.TOPIC, "u"))
+    [group] = node.ask(describe_share_group_offsets.handle, describe_offsets({"t": [0], "u": [0]}, "")).groups
+    assert (group.error_code, group.topics) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
 def test_a_group_with_a_hidden_topic_is_not_described(node: ShareNode) -> None:
     node.ask(share_group_heartbeat.handle, beat())
     node.authorizer = Only((Operation.DESCRIBE, Resource.TOPIC, "t"))
