@@ -134,6 +134,9 @@ class ShareReader:
         found: list[FetchedBatch] = []
         try:
             for batch in batches_of(result, wait=wait):
+                if not found:
+                    # Compaction can leave a hole before the first batch that is larger than any limit.
+                    end = max(end, batch.first_offset + most)
                 if batch.first_offset >= end or self._batches_left <= 0:
                     break
                 self._batches_left -= 1

@@ -16,6 +16,7 @@ from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_persister.state_operations import ShareStateAnswer
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.read_share_group_state import StateBatch
 from pykbroker_wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from pykbroker_wire.messages.share_fetch import ShareFetchRequest
 from testkit.share_requests import forgotten, share_acknowledges, share_fetches
@@ -36,12 +37,16 @@ class Keeper:
         self.error = ErrorCode.NONE
         #: the start offset of each share partition
         self.start = 0
+        #: the state batches of each share partition
+        self.stored: list[StateBatch] = []
         #: the batches of each write: first and last offset, state, delivery count
         self.writes: list[list[tuple[int, int, int, int]]] = []
         self._waiting: list[Callable[[], None]] = []
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Promise:
-        return self._answered(lambda: ShareStateAnswer(self.error, None, 1, start_offset=self.start))
+        return self._answered(
+            lambda: ShareStateAnswer(self.error, None, 1, start_offset=self.start, batches=self.stored)
+        )
 
     def write(
         self,

@@ -11,9 +11,11 @@ import pytest
 
 from pykbroker.api import share_fetch
 from pykbroker.net.promise import Promise
+from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.share_partitions.delivery_states import ShareLimits
+from pykbroker.share_partitions.delivery_states import AVAILABLE, ShareLimits
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.read_share_group_state import StateBatch
 from pykbroker_wire.messages.share_fetch import FetchPartition, FetchTopic
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from testkit.share_requests import ACCEPT, GROUP, RELEASE, RENEW, acquired, codes, outcomes
@@ -169,6 +171,37 @@ def test_a_start_after_the_end_of_the_log_is_waited_for(half: ShareHalf) -> None
     assert not waiting.done()
     half.write(partition, 2)
     assert acquired(came(waiting)) == {0: [(3, 4, 1)]}
+
+
+@pytest.mark.parametrize("most", [1, 500])
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+def test_a_hole_that_is_larger_than_the_limit_of_records_is_passed(
+    half: ShareHalf, most: int, is_acknowledged: bool
+) -> None:
+    """Compaction has removed the records between two batches. Apache Kafka acquires the records that follow, too."""
+    partition = half.create()
+    half.write(partition, 2)
+    append_behind_a_hole(partition, 5000, 10)
+    assert acquired(half.fetch(fetches(0, max_records=most))) == {0: [(0, 1, 1)]}
+    acks = {0: [(0, 1, ACCEPT)]} if is_acknowledged else {}
+    found = half.fetch(fetches(epoch=1, acks=acks, max_records=most))
+    assert acquired(found) == {0: [(5000, 5009, 1)]}
+
+
+def test_a_hole_in_released_records_is_passed(half: ShareHalf) -> None:
+    """Compaction has removed them after their first delivery."""
+    partition = half.create()
+    append_behind_a_hole(partition, 5000, 10)
+    half.keeper.stored = [StateBatch(last_offset=999, delivery_state=AVAILABLE, delivery_count=1)]
+    assert acquired(half.fetch(fetches(0))) == {0: [(5000, 5009, 1)]}
+
+
+def append_behind_a_hole(partition: Partition, offset: int, records: int) -> None:
+    log = partition.log
+    data = build_batch([(None, b"v", (), NOW_MS)] * records, base_offset=offset)
+    log.append_as_follower(data, now_ms=NOW_MS)
+    partition.advance()
+    assert log.high_watermark == log.log_end_offset == offset + records
 
 
 def test_deleted_records_are_passed_by_and_that_fetch_is_empty(half: ShareHalf) -> None:
