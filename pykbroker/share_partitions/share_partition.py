@@ -31,6 +31,7 @@ from pykbroker.share_partitions.acknowledged_ranges import (
     PER_TURN,
     AcknowledgedRange,
     is_well_formed,
+    looks_at,
     runs_of_types,
 )
 from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange, Acquisition
@@ -210,31 +211,55 @@ class SharePartition:
         is_renewal: bool,
     ) -> Iterator[None]:
         after = -1
-        for number, each in enumerate(acknowledged, 1):
+        parts = 0
+        for each in acknowledged:
             if not is_well_formed(each, after, allows_renewal=is_renewal):
                 change.error = ErrorCode.INVALID_REQUEST
                 return
             after = each.last_offset
-            if number % PER_TURN == 0:
+            parts += looks_at(each)
+            if parts >= PER_TURN:
+                parts = 0
                 yield
         owner = self._owners.number_of(member)
         write = DeliveryWrite(is_awaited=True)
         deadline_ms = deadline_of(now_ms, limits.lock_duration_ms)
         parts = 0
         for each in acknowledged:
-            change.error = self._out_of_reach(each.first_offset, each.last_offset)
-            for first, last, kind in runs_of_types(each):
-                at = max(first, self._window.start)
-                while at <= last and change.error is None:
-                    at = self._acknowledge_part(change, write, owner, (at, last, kind), limits, deadline_ms)
-                    parts += 1
-                    if parts % PER_TURN == 0:
-                        yield
-                        at = max(at, self._window.start)
+            for _ in self._acknowledge_range(change, write, owner, each, limits, deadline_ms):
+                parts += 1
+                if parts % PER_TURN == 0:
+                    yield
             if change.error is not None:
                 yield from self._end(change, write.ranges, False, limits, now_ms)
                 return
         self._send(change, write)
+
+    def _acknowledge_range(
+        self,
+        change: StateChange,
+        write: DeliveryWrite,
+        owner: int,
+        acknowledged: AcknowledgedRange,
+        limits: ShareLimits,
+        deadline_ms: int,
+    ) -> Iterator[None]:
+        """Change what a range has, or set the error. It gives way after each part; a range before the start is one."""
+        window = self._window
+        change.error = self._out_of_reach(acknowledged.first_offset, acknowledged.last_offset)
+        if change.error is not None or acknowledged.last_offset < window.start:
+            yield
+            return
+        for first, last, kind in runs_of_types(acknowledged, window.start):
+            at = first
+            while at <= last and change.error is None:
+                # The start may have moved since the part before.
+                at = max(at, window.start)
+                if at <= last:
+                    at = self._acknowledge_part(change, write, owner, (at, last, kind), limits, deadline_ms)
+                yield
+            if change.error is not None:
+                return
 
     def _out_of_reach(self, first: int, last: int) -> ErrorCode | None:
         """Return the error for a range that is not in flight as a whole."""

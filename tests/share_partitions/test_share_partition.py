@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pykbroker.share_partitions import acknowledged_ranges
+from pykbroker.share_partitions import acknowledged_ranges, share_partition
+from pykbroker.share_partitions.acknowledged_ranges import runs_of_types
 from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange, throttled_from
 from pykbroker.share_partitions.delivery_states import (
     ACKNOWLEDGED,
@@ -581,6 +582,43 @@ def test_100000_ranges_are_acknowledged_in_turns_and_other_members_go_on() -> No
     while not ended.go_on():
         assert partition.start_offset == 0
     assert (partition.start_offset, partition.next_fetch_offset) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "turns"),
+    [
+        ([Acknowledged(at, at, [ACCEPT]) for at in range(100_000)], 2 * 100_000 // acknowledged_ranges.PER_TURN),
+        ([Acknowledged(0, 999_999, [ACCEPT, REJECT] * 500_000)], 2),
+        ([Acknowledged(at, at + 999, [ACCEPT] * 1_000) for at in range(0, 1_000_000, 1_000)], 2),
+    ],
+    ids=["ranges", "types", "both"],
+)
+def test_ranges_before_the_start_need_turns_too(ranges: list[Acknowledged], turns: int) -> None:
+    change = SharePartition(1_000_000).acknowledge("m", ranges, LIMITS, 0)
+    taken = 1
+    while not change.is_whole:
+        change.go_on()
+        taken += 1
+    assert taken >= turns
+    assert (change.error, change.write) == (None, None)
+
+
+def test_types_before_the_start_make_no_runs() -> None:
+    types = [ACCEPT, REJECT] * 500
+    assert list(runs_of_types(Acknowledged(0, 999, types), 1_000)) == []
+    assert list(runs_of_types(Acknowledged(0, 999, types), 997)) == [
+        (997, 997, REJECT),
+        (998, 998, ACCEPT),
+        (999, 999, REJECT),
+    ]
+    assert list(runs_of_types(Acknowledged(0, 999, [ACCEPT]), 997)) == [(997, 999, ACCEPT)]
+    assert list(runs_of_types(Acknowledged(5, 6, [ACCEPT, REJECT]), 3)) == [(5, 5, ACCEPT), (6, 6, REJECT)]
+
+
+def test_a_range_that_is_out_of_reach_makes_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partition, "runs_of_types", None)
+    change = SharePartition(0).acknowledge("m", [Acknowledged(0, 999, [ACCEPT, REJECT] * 500)], LIMITS, 0)
+    assert change.error is ErrorCode.INVALID_RECORD_STATE
 
 
 def test_ranges_of_100000_records_with_a_bad_one_at_the_end_are_undone_in_turns() -> None:
