@@ -8,7 +8,9 @@ Not responsible for the records in a batch, nor for their CRC.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from pykbroker_log.disk import ColdRead, Region
@@ -77,22 +79,30 @@ def _pread(region: Region, position: int, size: int, wait: bool) -> bytes:
     return data
 
 
+_last_offset = attrgetter("last_offset")
+
+
 def aborted_ranges(batches: Sequence[FetchedBatch], aborted: Sequence[AbortedTxn]) -> list[tuple[int, int]]:
     """Return the first and the last offset of each batch that belongs to one of these aborted transactions, ascending.
-    Control batches belong to none."""
-    if not aborted:
+    Control batches belong to none. `aborted` ascends, as the index of the log has it."""
+    if not aborted or not batches:
         return []
-    by_producer: dict[int, list[AbortedTxn]] = {}
+    end = batches[-1].last_offset
+    by_producer: dict[int, list[AbortedTxn]] = {batch.producer_id: [] for batch in batches}
     for transaction in aborted:
-        by_producer.setdefault(transaction.producer_id, []).append(transaction)
+        if transaction.first_offset <= end and (of_producer := by_producer.get(transaction.producer_id)) is not None:
+            of_producer.append(transaction)
     return [
         (batch.first_offset, batch.last_offset)
         for batch in batches
-        if any(
-            each.first_offset <= batch.first_offset and batch.last_offset < each.last_offset
-            for each in by_producer.get(batch.producer_id, ())
-        )
+        if _is_within(batch, by_producer[batch.producer_id])
     ]
+
+
+def _is_within(batch: FetchedBatch, transactions: Sequence[AbortedTxn]) -> bool:
+    """Return True if one of these transactions of its producer has the batch. They ascend and do not overlap."""
+    place = bisect_right(transactions, batch.last_offset, key=_last_offset)
+    return place < len(transactions) and transactions[place].first_offset <= batch.first_offset
 
 
 def part_of(data: Slice, start: int, end: int) -> Slice:

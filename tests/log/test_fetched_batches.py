@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,63 @@ def test_batches_of_aborted_transactions() -> None:
     batches = [FetchedBatch(0, 0, *each) for each in data]
     assert aborted_ranges(batches, [AbortedTxn(7, 0, 7, 0), AbortedTxn(9, 0, 100, 0)]) == [(0, 1), (6, 6)]
     assert aborted_ranges(batches, []) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans(), st.booleans()), max_size=60))
+def test_the_fast_rule_for_aborted_batches_is_the_slow_one(steps: list[tuple[int, int, bool, bool]]) -> None:
+    """A step is a batch of a producer, which may be in a transaction, or else the end of its transaction."""
+    batches: list[FetchedBatch] = []
+    aborted: list[AbortedTxn] = []
+    begun: dict[int, int] = {}
+    offset = 0
+    for producer, count, ends, is_aborted in steps:
+        if ends:
+            first = begun.pop(producer, -1)
+            if first >= 0 and is_aborted:
+                aborted.append(AbortedTxn(producer, first, offset, 0))
+            batches.append(FetchedBatch(0, 0, offset, offset, -1))
+            offset += 1
+        else:
+            begun.setdefault(producer, offset)
+            batches.append(FetchedBatch(0, 0, offset, offset + count - 1, producer))
+            offset += count
+    for part in (batches, batches[len(batches) // 3 : len(batches) // 2], batches[len(batches) // 2 :]):
+        assert aborted_ranges(part, aborted) == [
+            (batch.first_offset, batch.last_offset)
+            for batch in part
+            if any(
+                each.producer_id == batch.producer_id
+                and each.first_offset <= batch.first_offset
+                and batch.last_offset < each.last_offset
+                for each in aborted
+            )
+        ]
+
+
+def test_few_aborted_transactions_are_looked_at_for_each_batch() -> None:
+    looks = 0
+
+    class Watched(NamedTuple):
+        producer_id: int
+        begins: int
+        ends: int
+
+        @property
+        def first_offset(self) -> int:
+            nonlocal looks
+            looks += 1
+            return self.begins
+
+        @property
+        def last_offset(self) -> int:
+            nonlocal looks
+            looks += 1
+            return self.ends
+
+    batches = [FetchedBatch(0, 0, at, at, 7) for at in range(0, 2_000, 2)]
+    aborted: list[Any] = [Watched(7, at, at + 1) for at in range(0, 20_000, 2)]
+    assert len(aborted_ranges(batches, aborted)) == 1_000
+    assert looks < len(aborted) + 15 * len(batches)
 
 
 def test_only_data_of_transactions_has_a_producer() -> None:
