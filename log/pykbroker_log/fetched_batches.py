@@ -113,8 +113,17 @@ def part_of(data: Slice, start: int, end: int) -> Slice:
         return data
     if isinstance(data, bytes):
         return data[start:end]
-    if size < REGION_BYTES and data.is_resident(start, size):
-        small = data.pread(size, start)
-        if len(small) == size:
-            return small
+    if size < REGION_BYTES and (small := _small(data, start, size)) is not None:
+        return small
     return data.part(start, size)
+
+
+def _small(region: Region, position: int, size: int) -> bytes | None:
+    try:
+        if not region.is_resident(position, size):
+            return None
+        data = region.pread(size, position)
+    except OSError:
+        # The sender of the region meets the error too.
+        return None
+    return data if len(data) == size else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pykbroker.fetches.partition_reads import PartitionRead
 from pykbroker.fetches.readable_topics import ReadableTopics
 from pykbroker_log.fetched_batches import FetchedBatch, aborted_ranges, batches_of
+from pykbroker_log.log_config import StorageError
 from pykbroker_log.results import ReadResult
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CorruptBatch
@@ -122,12 +123,14 @@ class ShareReader:
             wait=wait,
         )
         if result.size:
-            batches = self._batches(leader, offset, result, wait)
+            batches = self._batches(leader, partition, offset, result, wait)
             if batches:
                 self.reads[into.key] = AcquirableBatches(leader, partition, offset, result, batches)
         return result
 
-    def _batches(self, leader: SharePartitionLeader, offset: int, result: ReadResult, wait: bool) -> list[FetchedBatch]:
+    def _batches(
+        self, leader: SharePartitionLeader, partition: Partition, offset: int, result: ReadResult, wait: bool
+    ) -> list[FetchedBatch]:
         """Return the batches of a read that the member may acquire. Later ones are not looked at."""
         most = min(self._plan.request.max_records, leader.limits.record_locks)
         end = max(offset, leader.machine.end_offset + 1) + most
@@ -143,6 +146,8 @@ class ShareReader:
                 found.append(batch)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        except OSError as error:
+            raise partition.storage_failed(StorageError(partition.log.files.log_dir, error)) from error
         return found
 
     def end(self) -> None:

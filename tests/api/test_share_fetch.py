@@ -21,6 +21,7 @@ from pykbroker_wire.records.batch import build_batch, iter_batches
 from testkit.share_requests import ACCEPT, GROUP, RELEASE, RENEW, acquired, codes, outcomes
 from tests.api.broker_half import Denied
 from tests.api.share_half import ShareHalf, acknowledges, came, fetches, forgets
+from tests.log.regions import BrokenRegion
 from tests.replica.world import NOW_MS, topic_id
 
 NONE = ErrorCode.NONE
@@ -242,6 +243,18 @@ def test_a_client_that_goes_during_a_cold_read_acquires_nothing(half: ShareHalf)
     answer.cancel()
     half.loop.settle()
     assert acquired(half.fetch(fetches(epoch=1, member_id="n"), connection=2)) == {0: [(0, 1, 1)]}
+
+
+def test_headers_that_cannot_be_read_take_the_directory_offline(
+    half: ShareHalf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = half.create()
+    half.write(partition, 2)
+    whole = partition.log.read(0, 1_000_000, 2)
+    whole.slices = [BrokenRegion(whole.joined())]
+    monkeypatch.setattr(Partition, "read", lambda *_, **__: whole)
+    assert codes(half.fetch(fetches(0, max_wait_ms=500))) == {0: (ErrorCode.KAFKA_STORAGE_ERROR, NONE)}
+    assert partition.offline
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------

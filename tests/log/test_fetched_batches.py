@@ -17,35 +17,7 @@ from pykbroker_log.results import ReadResult
 from pykbroker_log.slices import REGION_BYTES, Slice
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_wire.records.batch import CorruptBatch, build_batch, stamp
-
-
-class CountingRegion:
-    """A region in memory. It is not resident until it is loaded, if `cold`."""
-
-    def __init__(self, data: bytes, *, cold: bool = False) -> None:
-        self.data = data
-        self.read_bytes = 0
-        self._cold = cold
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def is_resident(self, position: int, length: int) -> bool:
-        return not self._cold
-
-    def load(self, position: int, length: int) -> None:
-        self._cold = False
-
-    def send(self, socket: int, position: int, length: int) -> int:
-        raise AssertionError("nothing is sent here")
-
-    def pread(self, size: int, position: int) -> bytes:
-        found = self.data[position : position + size]
-        self.read_bytes += len(found)
-        return found
-
-    def part(self, position: int, length: int) -> CountingRegion:
-        return CountingRegion(self.data[position : position + length], cold=self._cold)
+from tests.log.regions import BrokenRegion, CountingRegion
 
 
 def written(*batches: tuple[int, int], **fields: int | bool) -> bytes:
@@ -225,3 +197,14 @@ def test_a_small_part_that_is_not_in_memory_stays_a_region() -> None:
     assert not isinstance(part, bytes)
     assert len(part) == 10
     assert region.read_bytes == 0
+
+
+def test_a_small_part_that_cannot_be_read_stays_a_region() -> None:
+    part = part_of(BrokenRegion(bytes(1_000)), 0, 10)
+    assert not isinstance(part, bytes)
+    assert len(part) == 10
+
+
+def test_headers_that_cannot_be_read_are_an_error_of_the_disk() -> None:
+    with pytest.raises(OSError, match="told to fail"):
+        found(BrokenRegion(written((2, 10))))
