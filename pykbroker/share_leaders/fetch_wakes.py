@@ -23,7 +23,7 @@ class FetchWakes:
     """`waiters` are the fetches in the order in which they came. `has_more` returns True if the next of them may get
     records or an error."""
 
-    __slots__ = ("_has_more", "_loop", "_turn", "_waiters", "_waking")
+    __slots__ = ("_has_more", "_is_due", "_loop", "_turn", "_waiters", "_waking")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, waiters: dict[FetchWaiter, None], has_more: Callable[[], bool]
@@ -31,32 +31,41 @@ class FetchWakes:
         self._loop = loop
         self._waiters = waiters
         self._has_more = has_more
-        #: the fetches that are still to be woken
-        self._waking: Iterator[FetchWaiter] = iter(())
+        #: the fetches that the pass under way has still to wake; None if no pass is under way
+        self._waking: Iterator[FetchWaiter] | None = None
+        #: True if a pass has to begin, after the pass under way if there is one
+        self._is_due = False
         self._turn: asyncio.Handle | None = None
 
     def soon(self) -> None:
-        """Wake fetches in the next turn of the loop."""
+        """Wake fetches in the next turn of the loop. A pass that is under way ends first: if it began anew at each
+        event, the last fetches would never be woken."""
         if self._waiters:
-            self._waking = iter(list(self._waiters))
-            if self._turn is None:
-                self._turn = self._loop.call_soon(self._run)
+            self._is_due = True
+            self._call_soon()
 
     def now(self) -> None:
         """Wake fetches in this turn of the loop, and, if there are many, in turns after it."""
-        if self._turn is None:
-            self._waking = iter(list(self._waiters))
+        if self._turn is None and self._waking is None:
             self._run()
         else:
             self.soon()
 
+    def _call_soon(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._run)
+
     def _run(self) -> None:
         self._turn = None
-        waking = self._waking
+        if self._waking is None:
+            self._is_due = False
+            self._waking = iter(list(self._waiters))
         for _ in range(WAKES_PER_TURN):
-            waiter = next(waking, None) if self._has_more() else None
+            waiter = next(self._waking, None) if self._has_more() else None
             if waiter is None:
-                return
+                # The fetches that were answered, and the records that they have, are not kept.
+                self._waking = None
+                break
             waiter.poke(ENOUGH)
-        if waking is self._waking and self._turn is None:
-            self._turn = self._loop.call_soon(self._run)
+        if self._waking is not None or self._is_due:
+            self._call_soon()

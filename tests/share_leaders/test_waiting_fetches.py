@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from itertools import pairwise
 
-from pykbroker.share_leaders.fetch_wakes import WAKES_PER_TURN
+import pytest
+
+from pykbroker.replica.parked import FetchWaiter, Isolation
+from pykbroker.share_leaders.fetch_wakes import WAKES_PER_TURN, FetchWakes
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import build_batch
+from tests.coordinator.fakes import as_loop
 from tests.replica.world import NODE, NOW_MS, batch
 from tests.share_leaders.rig import ACCEPT, RELEASE, Rig
 
@@ -47,6 +53,63 @@ def test_a_fetch_that_is_woken_meanwhile_loses_no_wake() -> None:
     rig.append(4)
     rig.loop.settle()
     assert all(fetch.is_done for fetch in fetches)
+
+
+class Waiter:
+    """A fetch that finds nothing. `soon` is called at each poke if it is given."""
+
+    isolation = Isolation.HIGH_WATERMARK
+
+    def __init__(self, soon: Callable[[], None] | None = None) -> None:
+        self.pokes = 0
+        self.soon = soon
+
+    def poke(self, arrived_bytes: int) -> None:
+        self.pokes += 1
+        if self.soon is not None:
+            self.soon()
+
+
+@pytest.mark.parametrize("event", ["now", "soon"])
+def test_an_event_in_each_turn_keeps_no_fetch_from_its_wake(event: str) -> None:
+    rig = Rig()
+    waiters = [Waiter() for _ in range(3 * WAKES_PER_TURN)]
+    wakes = FetchWakes(as_loop(rig.loop), dict.fromkeys(waiters), lambda: True)
+    for _ in range(7):
+        getattr(wakes, event)()
+        rig.loop.turn()
+    assert all(waiter.pokes >= 1 for waiter in waiters)
+    rig.loop.settle()
+    last = [waiter.pokes for waiter in waiters]
+    assert last == [last[0]] * len(last), "each pass was whole"
+    wakes.soon()
+    rig.loop.settle()
+    assert [waiter.pokes for waiter in waiters] == [last[0] + 1] * len(last)
+
+
+def test_an_event_within_a_wake_makes_another_pass() -> None:
+    rig = Rig()
+    waiters: dict[FetchWaiter, None] = {}
+    wakes = FetchWakes(as_loop(rig.loop), waiters, lambda: True)
+    first, second = Waiter(wakes.now), Waiter()
+    waiters.update(dict.fromkeys((first, second)))
+    wakes.now()
+    assert (first.pokes, second.pokes) == (1, 1)
+    first.soon = None
+    rig.loop.settle()
+    assert (first.pokes, second.pokes) == (2, 2)
+
+
+def test_answered_fetches_are_not_kept_until_the_next_event() -> None:
+    rig = Rig()
+    left = [None]
+    waiters: dict[FetchWaiter, None] = dict.fromkeys(Waiter(left.pop if not each else None) for each in range(3))
+    wakes = FetchWakes(as_loop(rig.loop), waiters, lambda: bool(left))
+    kept = [weakref.ref(waiter) for waiter in waiters]
+    wakes.now()
+    rig.loop.settle()
+    waiters.clear()
+    assert [each() for each in kept] == [None] * 3
 
 
 def test_records_that_are_not_committed_wake_no_fetch() -> None:
