@@ -65,8 +65,9 @@ class ShareFetchOutcome:
         if plan.is_final:
             if leaders.sessions.peek(plan.member) is plan.session and (ended := leaders.sessions.close(plan.member)):
                 leaders.end_session(ended)
-        elif not plan.is_current(leaders.sessions):
-            # The client has sent another request of this session. Only the later one is answered with records.
+        elif self.promise.cancelled() or not plan.is_current(leaders.sessions):
+            # The client has gone, or has sent another request of this session. Only the later one is answered with
+            # records. The session of a client that has gone may live on, because it belongs to another connection.
             self._acquisitions.give_back()
             self.promise.set_result(
                 ShareFetchResponse(

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 class WaitingShareFetch:
     """Call `read` first. If it does not return the acquisitions, call `park`."""
 
-    __slots__ = ("_ctx", "_plan", "_reader")
+    __slots__ = ("_answer", "_ctx", "_plan", "_reader")
 
     def __init__(self, ctx: BrokerContext, plan: ShareFetchPlan) -> None:
         self._ctx = ctx
         self._plan = plan
         self._reader = ShareReader(ctx, plan)
+        #: what the parked fetch returns
+        self._answer: asyncio.Future[ShareAcquisitions] | None = None
 
     def asked(self) -> Iterator[tuple[str, int]]:
         """Return the topic name and index of each partition in the plan, as far as the name is known."""
@@ -54,7 +56,8 @@ class WaitingShareFetch:
         """As `read`, but without a future. May raise ColdRead, unless `wait`; then nothing is acquired."""
         services, plan, reader = self._ctx.services, self._plan, self._reader
         acquisitions = ShareAcquisitions(plan)
-        if not plan.is_current(services.share_leaders.sessions):
+        is_cancelled = self._answer is not None and self._answer.done()
+        if is_cancelled or not plan.is_current(services.share_leaders.sessions):
             # The client has gone, or has sent another request. It would never get what is acquired here.
             return acquisitions
         limit = min(plan.request.max_bytes, services.replicas.fetch_max_bytes)
@@ -86,4 +89,5 @@ class WaitingShareFetch:
             self.read,
             self._reader.leaders.values,
         )
+        self._answer = parked.future
         return parked.future

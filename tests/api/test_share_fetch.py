@@ -369,6 +369,34 @@ def test_a_client_that_has_gone_acquires_nothing(half: ShareHalf) -> None:
     assert acquired(half.fetch(fetches(0, member_id="n"))) == {0: [(0, 1, 1)]}
 
 
+def test_what_was_acquired_for_a_client_that_has_gone_is_given_back(half: ShareHalf) -> None:
+    """Its session lives on, because another connection has opened it."""
+    partition = half.create()
+    half.write(partition, 2)
+    half.fetch(fetches(0))
+    half.fetch(fetches(0, member_id="n"))
+    half.write(partition, 2)
+    half.keeper.waits = True
+    waiting = waits(half.fetch(fetches(epoch=1, acks={0: [(0, 1, ACCEPT)]}), connection=2))
+    half.leaders.disconnected(2)
+    waiting.cancel()
+    half.keeper.answer()
+    assert acquired(half.fetch(fetches(epoch=1, member_id="n"))) == {0: [(2, 3, 1)]}
+
+
+def test_a_cold_read_of_a_client_that_has_gone_acquires_nothing(half: ShareHalf) -> None:
+    """As above."""
+    half.write(half.create(), 2)
+    half.fetch(fetches(0, max_records=0))
+    half.fetch(fetches(0, member_id="n", max_records=0))
+    half.world.disk.make_cold()
+    waiting = share_fetch.handle(half.context(fetches(epoch=1)), fetches(epoch=1))
+    assert isinstance(waiting, Promise)
+    waiting.cancel()
+    half.loop.settle()
+    assert acquired(half.fetch(fetches(epoch=1, member_id="n"))) == {0: [(0, 1, 1)]}
+
+
 def test_a_wait_ends_with_its_request(half: ShareHalf) -> None:
     half.create()
     waits(half.fetch(fetches(0, max_wait_ms=500))).cancel()
