@@ -71,15 +71,11 @@ def _fetch(ctx: BrokerContext, plan: ShareFetchPlan) -> Later[ShareAcquisitions]
 
 def _refused_later(ctx: BrokerContext, request: ShareFetchRequest, code: ErrorCode) -> ShareFetchResponse | Promise:
     """Refuse a member for which there is no session after the max wait of its request, so that it does not ask again at
-    once."""
+    once. If too many requests wait already, it is refused at once."""
     refusal = ShareFetchResponse(error_code=code)
-    purgatory = ctx.services.replicas.purgatory
-    if request.max_wait_ms <= 0 or not purgatory.has_room(-1):
+    if request.max_wait_ms <= 0:
         return refusal
-    promise = Promise()
-    deadline = purgatory.deadlines.after(request.max_wait_ms / 1000, lambda: promise.set_result(refusal))
-    promise.when_cancelled(deadline.cancel)
-    return promise
+    return ctx.services.replicas.purgatory.delay(refusal, request.max_wait_ms / 1000) or refusal
 
 
 HANDLERS = Handlers(handle)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any, Protocol
 
+from pykbroker.net.promise import Promise
 from pykbroker.replica.awaited_followers import AwaitedFollowers
 from pykbroker.replica.deadlines import Deadlines
 
@@ -207,6 +208,26 @@ class FetchPurgatory:
 
     def _unparked(self, future: object) -> None:
         self.count -= 1
+
+    def delay(self, answer: object, wait_seconds: float) -> Promise | None:
+        """Return a promise that has the answer after a time. It counts as a fetch of a consumer that waits. Return None
+        if there is no room for it."""
+        if not self.has_room(-1):
+            return None
+        self.count += 1
+        promise = Promise()
+
+        def end() -> None:
+            self.count -= 1
+            promise.set_result(answer)
+
+        def cancel() -> None:
+            self.count -= 1
+            deadline.cancel()
+
+        deadline = self.deadlines.after(wait_seconds, end)
+        promise.when_cancelled(cancel)
+        return promise
 
     def expect(self, followers: Iterable[int]) -> None:
         """Note that a leader epoch of a partition with these followers begins (see AwaitedFollowers)."""

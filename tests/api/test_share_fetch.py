@@ -474,6 +474,22 @@ def test_a_full_cache_is_answered_after_the_max_wait() -> None:
     assert half.fetch(fetches(0, member_id="n")).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_refused_members_are_bounded_by_the_number_of_parked_requests() -> None:
+    half = ShareHalf(most_sessions=1)
+    half.create()
+    half.fetch(fetches(0))
+    purgatory = half.replicas.purgatory
+    purgatory.most = 2
+    waiting = [waits(half.fetch(fetches(0, member_id=name, max_wait_ms=500))) for name in "no"]
+    assert half.fetch(fetches(0, member_id="p", max_wait_ms=500)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    waiting.pop().cancel()
+    waits(half.fetch(fetches(0, member_id="p", max_wait_ms=500))).cancel()
+    assert purgatory.count == 1
+    half.loop.advance(0.51)
+    assert came(waiting[0]).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert purgatory.count == 0
+
+
 def test_an_incremental_answer_has_news_only(half: ShareHalf) -> None:
     half.create(partitions=2)
     assert acquired(half.fetch(fetches(0, 1))) == {0: [], 1: []}
