@@ -50,7 +50,7 @@ class ShareLeaders:
     ) -> None:
         """`keeper` is the persister. `config_of` returns the present configuration of a group (`PerGroup.of` with
         `leader_config`). `find_start` is `StartOffsets.find`. `most_sessions` is group.share.max.share.sessions."""
-        self.sessions = ShareSessions(most_sessions)
+        self.sessions = ShareSessions(most_sessions, lambda group, place: self.find(group, *place) is not None)
         self._loop = loop
         self._services = LeaderServices(loop, keeper, config_of, find_start, self._left)
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}

@@ -15,7 +15,8 @@ a session that was opened anew on another connection outlives the end of the fir
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -25,6 +26,8 @@ FINAL_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
 #: The most partitions that all sessions remember together. Apache Kafka has no such limit; clients may name any.
 MOST_REMEMBERED: Final = 500_000
+#: the most that one session remembers
+MOST_OF_SESSION: Final = MOST_REMEMBERED // 10
 
 #: topic id and partition index
 SessionPartitionId = tuple[bytes, int]
@@ -77,19 +80,25 @@ class ShareSession:
         """Return the partitions in which the member may hold locks: those that are read, and those that were."""
         return (*self.partitions, *self._touched)
 
-    def update(self, wanted: Iterable[SessionPartitionId], forgotten: Iterable[SessionPartitionId]) -> None:
-        """Add partitions, and then forget others. A partition that is new, or comes again, is in the next answer."""
+    def new_among(self, wanted: Iterable[SessionPartitionId]) -> int:
+        """Return how many of these partitions the session does not remember."""
+        return sum(each not in self.partitions and each not in self._touched for each in wanted)
+
+    def update(
+        self,
+        wanted: Iterable[SessionPartitionId],
+        forgotten: Iterable[SessionPartitionId],
+        may_hold: Callable[[SessionPartitionId], bool],
+    ) -> None:
+        """Add partitions, and then forget others. A partition that is new, or comes again, is in the next answer.
+        `may_hold` returns True if the member may hold locks of a partition; such a one is remembered."""
         for partition in wanted:
             if partition not in self.partitions:
                 self.partitions[partition] = True
                 self._touched.pop(partition, None)
         for partition in forgotten:
-            if self.partitions.pop(partition, None) is not None:
+            if self.partitions.pop(partition, None) is not None and may_hold(partition):
                 self._touched[partition] = None
-
-    def settle(self, partition: SessionPartitionId) -> None:
-        """Drop a forgotten partition in which the member holds no lock any longer."""
-        self._touched.pop(partition, None)
 
     def belongs_in_answer(self, partition: SessionPartitionId, error: ErrorCode, *, has_records: bool) -> bool:
         """Return True if an incremental answer has to contain the partition, and note that it does. One with records
@@ -107,10 +116,13 @@ class ShareSession:
 
 
 class ShareSessions:
-    """The share sessions of one broker. `most` is group.share.max.share.sessions."""
+    """The share sessions of one broker."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, has_leader: Callable[[str, SessionPartitionId], bool]) -> None:
+        """`most` is group.share.max.share.sessions. `has_leader` returns True if a group has a leader of a partition
+        here: without one no member holds locks there, and a partition that is forgotten needs no release."""
         self._most = most
+        self._has_leader = has_leader
         self._sessions: dict[SessionMember, ShareSession] = {}
         self._by_connection: dict[Hashable, dict[SessionMember, None]] = {}
         self._sizes: dict[SessionMember, int] = {}
@@ -162,7 +174,7 @@ class ShareSessions:
         frees = self._sizes.get(key, 0)
         if before is None and len(self._sessions) >= self._most:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        if self._remembered - frees + len(partitions) > MOST_REMEMBERED:
+        if len(partitions) > MOST_OF_SESSION or self._remembered - frees + len(partitions) > MOST_REMEMBERED:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(key, connection, partitions)
         ended = None
@@ -191,9 +203,10 @@ class ShareSessions:
                 session would remember too many partitions. Then nothing has changed.
         """
         session = self._find(key, epoch)
-        if self._remembered + sum(each not in session.partitions for each in wanted) > MOST_REMEMBERED:
+        new = session.new_among(wanted)
+        if session.remembered + new > MOST_OF_SESSION or self._remembered + new > MOST_REMEMBERED:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session.update(wanted, forgotten)
+        session.update(wanted, forgotten, partial(self._has_leader, key.group))
         session.epoch = following_epoch(epoch)
         self._measure(session)
         return session
@@ -237,14 +250,6 @@ class ShareSessions:
             ended.append(self._end(self._sessions[key]))
             self.evicted += 1
         return ended
-
-    def settle(self, key: SessionMember, partition: SessionPartitionId) -> None:
-        """Note that a member holds no lock in a partition. If its session has forgotten the partition, it is no longer
-        remembered."""
-        session = self._sessions.get(key)
-        if session is not None:
-            session.settle(partition)
-            self._measure(session)
 
     def end_all(self) -> list[EndedSession]:
         """End all sessions: share groups are switched off, or the broker shuts down. Return what is to be released."""

@@ -14,11 +14,12 @@ from pykbroker.net.promise import Promise
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.share_partitions.delivery_states import AVAILABLE, ShareLimits
+from pykbroker.share_partitions.share_sessions import SessionMember
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.read_share_group_state import StateBatch
 from pykbroker_wire.messages.share_fetch import FetchPartition, FetchTopic
 from pykbroker_wire.records.batch import build_batch, iter_batches
-from testkit.share_requests import ACCEPT, GROUP, RELEASE, RENEW, acquired, codes, outcomes
+from testkit.share_requests import ACCEPT, GROUP, MEMBER, RELEASE, RENEW, acquired, codes, outcomes
 from tests.api.broker_half import Denied
 from tests.api.share_half import ShareHalf, acknowledges, came, fetches, forgets
 from tests.log.regions import BrokenRegion
@@ -509,6 +510,16 @@ def test_a_forgotten_partition_is_no_longer_read_and_is_released_at_the_end(half
     assert half.fetch(fetches(epoch=-1)).responses == []
     found = acquired(half.fetch(fetches(epoch=1, member_id="n")))
     assert found == {0: [(0, 0, 2), (1, 1, 1)], 1: [(0, 0, 2)]}
+
+
+def test_partitions_that_do_not_exist_are_not_remembered(half: ShareHalf) -> None:
+    half.create()
+    half.fetch(fetches(0))
+    half.fetch(fetches(7, epoch=1))
+    half.fetch(fetches(epoch=2, forgotten_topics_data=forgets(0, 7)))
+    session = half.leaders.sessions.peek(SessionMember(GROUP, MEMBER))
+    assert session is not None
+    assert session.all_partitions() == ((topic_id("t"), 0),)
 
 
 def test_a_session_that_is_opened_anew_keeps_its_locks(half: ShareHalf) -> None:

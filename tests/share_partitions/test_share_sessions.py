@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import Phase, settings
@@ -24,6 +24,8 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 KEY = SessionMember("g", "m")
 OTHER = SessionMember("g", "n")
 A, B, C = ((b"t" * 16, index) for index in range(3))
+LED = [A, B, C]
+UNLED = [(b"u" * 16, index) for index in range(3)]
 
 
 def opened(
@@ -37,7 +39,7 @@ def opened(
 
 @pytest.fixture
 def sessions() -> ShareSessions:
-    return ShareSessions(2)
+    return ShareSessions(2, lambda group, partition: partition in LED)
 
 
 def test_epochs_count_over_fetches_and_acknowledgements(sessions: ShareSessions) -> None:
@@ -107,10 +109,32 @@ def test_remembered_partitions_are_limited(sessions: ShareSessions, monkeypatch:
     assert refused.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     sessions.fetch(KEY, 1, (C,), (A,))
     with pytest.raises(KafkaError):
-        sessions.fetch(KEY, 2, ((b"u" * 16, 0),), ())
+        sessions.fetch(KEY, 2, UNLED[:1], ())
     assert session.epoch == 2
-    sessions.settle(KEY, A)
-    sessions.fetch(KEY, 2, ((b"u" * 16, 0),), ())
+    sessions.fetch(KEY, 2, (A,), ())
+    assert session.remembered == 3, "it comes again"
+
+
+def test_one_session_does_not_take_the_room_of_all(sessions: ShareSessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_sessions, "MOST_OF_SESSION", 2)
+    opened(sessions, KEY, "c", (A, B))
+    attempts: list[Callable[[], ShareSession]] = [
+        lambda: sessions.fetch(KEY, 1, (C,), ()),
+        lambda: opened(sessions, OTHER, "c", (A, B, C)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(KafkaError) as error:
+            attempt()
+        assert error.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    opened(sessions, OTHER, "c", (A, B))
+
+
+def test_a_forgotten_partition_without_a_leader_is_not_remembered(sessions: ShareSessions) -> None:
+    """No member holds locks there. A member could otherwise fill the room of all with topic ids that it makes up."""
+    session = opened(sessions, KEY, "c", (A, UNLED[0]))
+    sessions.fetch(KEY, 1, UNLED[1:], (A, UNLED[0], UNLED[1]))
+    assert session.all_partitions() == (UNLED[2], A)
+    assert session.remembered == 2
 
 
 def test_an_incremental_answer_has_what_is_new_has_records_or_an_error() -> None:
@@ -122,10 +146,10 @@ def test_an_incremental_answer_has_what_is_new_has_records_or_an_error() -> None
     assert session.belongs_in_answer(B, ErrorCode.NOT_LEADER_OR_FOLLOWER, has_records=False)
     assert session.belongs_in_answer(B, ok, has_records=False), "the error has ended"
     assert not session.belongs_in_answer(B, ok, has_records=False)
-    session.update((C,), ())
+    session.update((C,), (), lambda _: True)
     assert session.belongs_in_answer(C, ok, has_records=False)
     assert not session.belongs_in_answer(C, ok, has_records=False)
-    session.update((), (C,))
+    session.update((), (C,), lambda _: True)
     assert not session.belongs_in_answer(C, ok, has_records=False)
     assert session.belongs_in_answer(C, ErrorCode.UNKNOWN_TOPIC_ID, has_records=False)
 
@@ -163,11 +187,14 @@ def test_all_end_together(sessions: ShareSessions) -> None:
 
 
 class SessionEvents(RuleBasedStateMachine):
-    """Members may hold locks where they ever fetched. No partition is left without a session that will release it."""
+    """Members may hold locks where they ever fetched while their group had a leader there. No partition is left without
+    a session that will release it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sessions = ShareSessions(3)
+        #: groups and partitions that have a leader
+        self.leaders = {(group, partition) for group in "gh" for partition in (A, B, C)}
+        self.sessions = ShareSessions(3, lambda group, partition: (group, partition) in self.leaders)
         self.may_hold: dict[SessionMember, set[SessionPartitionId]] = {}
         self.connections: dict[SessionMember, str] = {}
 
@@ -176,6 +203,24 @@ class SessionEvents(RuleBasedStateMachine):
 
     def _ended(self, ended: EndedSession) -> None:
         self.may_hold[ended.key] -= set(ended.partitions)
+
+    def _fetched(self, key: SessionMember, partitions: Iterable[SessionPartitionId]) -> None:
+        held = self.may_hold.setdefault(key, set())
+        held.update(each for each in partitions if (key.group, each) in self.leaders)
+
+    @rule(group=st.sampled_from("gh"), partition=st.sampled_from([A, B, C]))
+    def lead_or_no_longer_lead(self, group: str, partition: SessionPartitionId) -> None:
+        if (group, partition) in self.leaders:
+            self.leaders.remove((group, partition))
+            for key, held in self.may_hold.items():
+                if key.group == group:
+                    held.discard(partition)
+            return
+        self.leaders.add((group, partition))
+        for key in self.connections:
+            session = self.sessions.peek(key)
+            assert session is not None
+            self._fetched(key, session.partitions)
 
     @rule(key=keys, connection=st.sampled_from("cd"), partitions=partitions)
     def open(self, key: SessionMember, connection: str, partitions: list[SessionPartitionId]) -> None:
@@ -189,7 +234,7 @@ class SessionEvents(RuleBasedStateMachine):
         if ended is not None:
             self._ended(ended)
         self.connections[key] = connection
-        self.may_hold.setdefault(key, set()).update(partitions)
+        self._fetched(key, partitions)
 
     @rule(key=keys, wanted=partitions, forgotten=partitions)
     def fetch(self, key: SessionMember, wanted: list[SessionPartitionId], forgotten: list[SessionPartitionId]) -> None:
@@ -197,7 +242,7 @@ class SessionEvents(RuleBasedStateMachine):
         assert (session is not None) == (key in self.connections)
         if session is not None:
             self.sessions.fetch(key, session.epoch, wanted, forgotten)
-            self.may_hold[key] |= set(wanted)
+            self._fetched(key, wanted)
 
     @rule(key=keys)
     def close(self, key: SessionMember) -> None:
@@ -277,19 +322,34 @@ def drops_what_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition that is wanted again goes neither to those that are read, nor stays with those that were."""
     whole = ShareSession.update
 
-    def update(self: ShareSession, wanted: list[SessionPartitionId], forgotten: list[SessionPartitionId]) -> None:
+    def update(
+        self: ShareSession,
+        wanted: list[SessionPartitionId],
+        forgotten: list[SessionPartitionId],
+        may_hold: Callable[[SessionPartitionId], bool],
+    ) -> None:
         again = [each for each in wanted if each in self._touched]
-        whole(self, wanted, forgotten)
+        whole(self, wanted, forgotten, may_hold)
         for each in again:
             self.partitions.pop(each, None)
 
     monkeypatch.setattr(ShareSession, "update", update)
 
 
+def asks_for_the_leader_of_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ShareSessions.__init__
+
+    def init(self: ShareSessions, most: int, has_leader: Callable[[str, SessionPartitionId], bool]) -> None:
+        whole(self, most, lambda group, partition: has_leader("g", partition))
+
+    monkeypatch.setattr(ShareSessions, "__init__", init)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "plant",
     [
+        asks_for_the_leader_of_another_group,
         forgets_at_close,
         replaces_silently,
         remembers_one_on_a_connection,
