@@ -277,9 +277,10 @@ class SharePartitionLeader:
         self._changes.finish(change, partial(self._settled, promise, error))
 
     def _settled(self, promise: Promise, error: ErrorCode, change: StateChange) -> None:
-        promise.set_result(error)
+        # An error in the answer of one client takes neither locks' timers nor records from the others.
         if not self.has_left:
             self._after(change)
+        promise.set_result(error)
 
     def _after(self, change: StateChange) -> None:
         self._set_timer()

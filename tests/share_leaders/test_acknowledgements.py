@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykbroker.net.promise import Promise
 from pykbroker.share_leaders.leader_states import LeaderState
 from pykbroker.share_partitions import acknowledged_ranges, share_partition
 from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ARCHIVED, AVAILABLE
@@ -45,6 +46,21 @@ def test_it_is_answered_when_it_is_stored(rig: Rig) -> None:
     assert {rig.stored.states[at] for at in (0, 2, 4, 6, 9)} == {(ACKNOWLEDGED, 1)}
     assert {rig.stored.states[at] for at in (1, 3, 5, 7)} == {(AVAILABLE, 1)}
     assert rig.stored.states[8] == (ARCHIVED, 1)
+
+
+def test_an_error_in_its_answer_keeps_no_records_from_others(rig: Rig) -> None:
+    def fail(_: Promise) -> None:
+        raise ValueError("an answer that fails")
+
+    rig.keeper.holds = True
+    waiting = rig.fetch("n", wait_seconds=60)
+    promise = rig.leader().acknowledge("m", [Acknowledged(0, 9, [RELEASE])], is_renewal=False)
+    promise.add_done_callback(fail)
+    rig.loop.settle()
+    with pytest.raises(ValueError, match="an answer that fails"):
+        rig.keeper.answer()
+    rig.loop.settle()
+    assert waiting.got == [(0, 9, 2)]
 
 
 def test_a_refused_acknowledgement_is_answered_at_once_and_writes_nothing(rig: Rig) -> None:
