@@ -169,9 +169,12 @@ class ShareLeaders:
         self._end_sessions(self.sessions.end_all())
 
     def close(self) -> asyncio.Future[None]:
-        """End all sessions. Return a future that is done when the releases have their outcome, or after CLOSE_SECONDS.
-        The persister and its connections, and the listener for a share coordinator on this node, close after this."""
+        """End all sessions, and refuse new ones. Clients may come back before the leaderships have moved, and the
+        release of what they would lock can perhaps no longer be stored. Return a future that is done when the releases
+        have their outcome, or after CLOSE_SECONDS. The persister and its connections, and the listener for a share
+        coordinator on this node, close after this."""
         self.turn_off()
+        self.sessions.refuse_new()
         closed: asyncio.Future[None] = self._loop.create_future()
         if self._ending:
             self._closed = closed

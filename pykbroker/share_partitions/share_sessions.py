@@ -255,6 +255,10 @@ class ShareSessions:
         """End all sessions: share groups are switched off, or the broker shuts down. Return what is to be released."""
         return [self._end(session) for session in list(self._sessions.values())]
 
+    def refuse_new(self) -> None:
+        """From now on open no session that does not replace another, because the broker shuts down."""
+        self._most = 0
+
     # -- within -------------------------------------------------------------------------------------------------------
 
     def _closing(self, key: SessionMember) -> ShareSession:

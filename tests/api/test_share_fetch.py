@@ -475,6 +475,20 @@ def test_a_full_cache_is_answered_after_the_max_wait() -> None:
     assert half.fetch(fetches(0, member_id="n")).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_a_broker_that_shuts_down_opens_no_session() -> None:
+    """Its leaderships have not moved yet when clients come back for the records that it has released."""
+    half = ShareHalf()
+    half.write(half.create(), 2)
+    half.fetch(fetches(0))
+    half.leaders.close()
+    assert half.keeper.writes[-1] == [(0, 1, AVAILABLE, 1)]
+    assert half.fetch(fetches(epoch=1)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    waiting = waits(half.fetch(fetches(0, max_wait_ms=500)))
+    half.loop.advance(0.51)
+    assert came(waiting).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(half.leaders) == 0
+
+
 def test_refused_members_are_bounded_by_the_number_of_parked_requests() -> None:
     half = ShareHalf(most_sessions=1)
     half.create()
