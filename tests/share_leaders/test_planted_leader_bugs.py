@@ -34,7 +34,7 @@ BUGS: dict[str, list[Edit]] = {
     "an append wakes no fetch": [(SharePartitionLeader.poke, "self._wakes.now()", "pass")],
     "a stored start wakes no fetch": [(SharePartitionLeader._start_written, "self._wakes.now()", "pass")],
     "a leader that has left leaves its fetches waiting": [(SharePartitionLeader._leave, "self._wakes.soon()", "pass")],
-    "the rest of the fetches is not woken": [(FetchWakes._run, "if waking is self._waking and self._turn is None:", "if False:")],
+    "the rest of the fetches is not woken": [(FetchWakes._run, "if self._waking is not None or self._is_due:", "if self._is_due:")],
     "locks do not end": [(SharePartitionLeader.acquire, "self._set_timer()", "pass")],
     "a later lock does not end": [(SharePartitionLeader._expire, "self._set_timer()", "pass")],
     "a release overtakes an acknowledgement": [(ChangeTurns.begin, "if self._is_busy:", "if False:")],

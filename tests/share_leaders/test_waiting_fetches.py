@@ -87,6 +87,16 @@ def test_an_event_in_each_turn_keeps_no_fetch_from_its_wake(event: str) -> None:
     assert [waiter.pokes for waiter in waiters] == [last[0] + 1] * len(last)
 
 
+def test_an_event_between_the_turns_of_a_pass_makes_another_pass() -> None:
+    rig = Rig()
+    waiters = [Waiter() for _ in range(WAKES_PER_TURN + 1)]
+    wakes = FetchWakes(as_loop(rig.loop), dict.fromkeys(waiters), lambda: True)
+    wakes.now()
+    wakes.soon()
+    rig.loop.settle()
+    assert [waiter.pokes for waiter in waiters] == [2] * len(waiters)
+
+
 def test_an_event_within_a_wake_makes_another_pass() -> None:
     rig = Rig()
     waiters: dict[FetchWaiter, None] = {}
