@@ -99,7 +99,7 @@ def test_configs_of_a_group_are_set_described_and_taken_away(tools: Tools, topic
     unknown = tools.fail("kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "no.such.key=1")
     assert "no.such.key" in unknown
     everything = tools.run("kafka.admin.ConfigCommand", "--describe", *entity, "--all")
-    assert len([line for line in everything.splitlines() if "sensitive=" in line]) == 17
+    assert len([line for line in everything.splitlines() if "sensitive=" in line]) == 21
     tools.run(
         "kafka.admin.ConfigCommand",
         "--alter",

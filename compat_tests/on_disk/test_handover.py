@@ -86,8 +86,8 @@ def _is_worth_comparing(found: Inventory) -> None:
 
 @pytest.mark.slow
 def test_groups_of_kinds_that_pykbroker_does_not_serve_wait_for_apache_kafka() -> None:
-    """Records of share groups and streams groups are among those of the others; pykbroker does not read them, and loses
-    none."""
+    """Records of share groups and streams groups are among those of the others. pykbroker serves the share groups, keeps
+    the streams groups for Apache Kafka, and loses no record."""
     with Home({"offsets.topic.num.partitions": "1", "group.share.session.timeout.ms": "45000"}) as home:
         home.format("kafka")
         home.start("kafka")
@@ -138,4 +138,6 @@ def _join_streams_group(asker: Asker) -> None:
         warmup_tasks=[],
         process_id="process",
     )
-    asker.until(lambda: asker.ask(request).error_code == 0, "the member of a streams group has joined")
+    asker.until(
+        lambda: asker.ask(request, request.MIN_VERSION).error_code == 0, "the member of a streams group has joined"
+    )
