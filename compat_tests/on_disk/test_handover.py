@@ -86,8 +86,8 @@ def _is_worth_comparing(found: Inventory) -> None:
 
 @pytest.mark.slow
 def test_groups_of_kinds_that_pykbroker_does_not_serve_wait_for_apache_kafka() -> None:
-    """Records of share groups and streams groups are among those of the others. pykbroker serves the share groups, keeps
-    the streams groups for Apache Kafka, and loses no record."""
+    """Records of share groups and streams groups are among those of the others. pykbroker serves share groups, keeps
+    streams groups for Apache Kafka, and loses no record."""
     with Home({"offsets.topic.num.partitions": "1", "group.share.session.timeout.ms": "45000"}) as home:
         home.format("kafka")
         home.start("kafka")
