@@ -6,11 +6,11 @@ state of the records is written. The error is UNSUPPORTED_VERSION while share.ve
 
 from __future__ import annotations
 
+from pykbroker.client_view.leader_hints import MOVED, LeaderHints
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.rows import Handlers
 from pykbroker.dispatch.share_members import member_of
 from pykbroker.fetches.share_acknowledgements import ShareAcknowledgements
-from pykbroker.fetches.share_answer import MOVED, LeaderHints
 from pykbroker.net.promise import Promise
 from pykbroker.share_partitions.share_sessions import FINAL_EPOCH
 from pykbroker_wire.errors import KafkaError
@@ -26,10 +26,9 @@ from pykbroker_wire.messages.share_acknowledge import (
 
 def handle(ctx: BrokerContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Promise:
     leaders = ctx.services.share_leaders
-    sessions = leaders.sessions
     try:
         member = member_of(ctx, request.group_id, request.member_id)
-        session = sessions.acknowledge(member, request.share_session_epoch)
+        session = leaders.sessions.acknowledge(member, request.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code)
     acknowledgements = ShareAcknowledgements(ctx, member, is_renewal=request.is_renew_ack)
@@ -37,10 +36,8 @@ def handle(ctx: BrokerContext, request: ShareAcknowledgeRequest) -> ShareAcknowl
     promise = Promise()
 
     def answer() -> None:
-        if request.share_session_epoch == FINAL_EPOCH and sessions.peek(member) is session:
-            ended = sessions.close(member)
-            if ended is not None:
-                leaders.end_session(ended)
+        if request.share_session_epoch == FINAL_EPOCH:
+            leaders.close_session(session)
         promise.set_result(_response(ctx, acknowledgements, leaders.limits_of(member.group).lock_duration_ms))
 
     acknowledgements.when_done(answer)

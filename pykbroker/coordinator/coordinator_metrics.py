@@ -78,9 +78,7 @@ class CoordinatorMetrics:
         # The only numbers of Apache Kafka's coordinator of transactions.
         metrics.family(lambda: _times(f"{_TRANSACTION}partition-load-time", transactions.measures.loads))
         for coordinator, prefix in ((groups, _GROUP), (shares.coordinator, _SHARE)):
-            flushes = coordinator.measures.flushes
-            rate = RecentRate(lambda flushes=flushes: flushes.total, coordinator.measures.now_s)  # type: ignore[misc]
-            metrics.gauge(f"{prefix}batch-flush-rate", rate)
+            _register_flush_rate(metrics, coordinator, prefix)
 
     def samples(self) -> Later[list[Sample]]:
         """Return all samples of the registry, once the groups are counted."""
@@ -97,6 +95,11 @@ def _register_event(
 
     metrics.gauge(f"{prefix}{event.value}-{total}", read, counts=True)
     metrics.gauge(f"{prefix}{event.value}-rate", RecentRate(read, coordinator.measures.now_s))
+
+
+def _register_flush_rate(metrics: Metrics, coordinator: CoordinatorRuntime[Any], prefix: str) -> None:
+    flushes = coordinator.measures.flushes
+    metrics.gauge(f"{prefix}batch-flush-rate", RecentRate(lambda: flushes.total, coordinator.measures.now_s))
 
 
 def _of_runtime(coordinator: CoordinatorRuntime[Any], prefix: str) -> Numbers:

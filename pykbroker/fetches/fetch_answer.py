@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.client_view.leader_hints import leader_hint
+from pykbroker.client_view.leader_hints import MOVED, leader_hint
 from pykbroker.fetches.fetch_plan import LEADERS_FROM, READ_COMMITTED, TOPIC_IDS_FROM
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import (
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _NO_DIVERGENCE: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
-#: With these errors the answer also names the present leader (KIP-951).
-_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def fetch_answer(plan: FetchPlan, found: list[PartitionRead], image: MetadataImage, listener: str) -> FetchResponse:
@@ -62,7 +60,7 @@ def fetch_answer(plan: FetchPlan, found: list[PartitionRead], image: MetadataIma
                 moved.append(read.key)
             if not tell and not plan.is_full:
                 continue
-        if log is None and names_leaders and read.error in _MOVED and entry.topic:
+        if log is None and names_leaders and read.error in MOVED and entry.topic:
             leader, epoch, node = leader_hint(image, listener, entry.topic, entry.index)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
             if leader >= 0 and node is not None:

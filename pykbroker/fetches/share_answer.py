@@ -6,11 +6,10 @@ Responsible for the choice of partitions in an incremental answer. Not responsib
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pykbroker.client_view.leader_hints import ReachableBroker, leader_hint
+from pykbroker.client_view.leader_hints import MOVED, LeaderHints
 from pykbroker.fetches.share_acknowledgements import DONE, AcknowledgeResult
-from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -25,30 +24,6 @@ if TYPE_CHECKING:
     from pykbroker.fetches.share_fetch_plan import ShareFetchPlan
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.share_partitions.share_sessions import SessionPartitionId
-
-#: With these errors the answer also names the present leader.
-MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-
-class LeaderHints:
-    """The leaders that one answer names, and the addresses of their brokers on the client's listener (KIP-951)."""
-
-    __slots__ = ("_image", "_listener", "brokers")
-
-    def __init__(self, image: MetadataImage, listener: str) -> None:
-        self._image = image
-        self._listener = listener
-        self.brokers: dict[int, ReachableBroker] = {}
-
-    def leader_of(self, topic_id: bytes, index: int) -> tuple[int, int]:
-        """Return the id and the epoch of the leader, (-1, -1) if it is unknown. Its broker is noted for the answer."""
-        topic = self._image.topics.by_id.get(topic_id)
-        if topic is None:
-            return -1, -1
-        leader, epoch, broker = leader_hint(self._image, self._listener, topic.name, index)
-        if leader >= 0 and broker is not None:
-            self.brokers[broker.node_id] = broker
-        return leader, epoch
 
 
 def share_answer(

@@ -63,8 +63,7 @@ class ShareFetchOutcome:
         leaders = services.share_leaders
         lock_duration_ms = leaders.limits_of(plan.member.group).lock_duration_ms
         if plan.is_final:
-            if leaders.sessions.peek(plan.member) is plan.session and (ended := leaders.sessions.close(plan.member)):
-                leaders.end_session(ended)
+            leaders.close_session(plan.session)
         elif self.promise.cancelled() or not plan.is_current(leaders.sessions):
             # The client has gone, or has sent another request of this session. Only the later one is answered with
             # records. The session of a client that has gone may live on, because it belongs to another connection.

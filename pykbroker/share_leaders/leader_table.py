@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
 from pykbroker.share_leaders.share_partition_leader import LeaderServices, SharePartitionLeader, StateKeeper
-from pykbroker.share_partitions.share_sessions import EndedSession, SessionPartitionId, ShareSessions
+from pykbroker.share_partitions.share_sessions import EndedSession, SessionPartitionId, ShareSession, ShareSessions
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -114,6 +114,12 @@ class ShareLeaders:
         UNKNOWN_TOPIC_OR_PARTITION where the group has no leader. If it was the group's last session here, its leaders
         are dropped when the releases have their outcome."""
         return self._end_sessions([ended])[0]
+
+    def close_session(self, session: ShareSession) -> None:
+        """End a session for the request that closes it, after its acknowledgements. Does nothing if the session has
+        ended or was replaced meanwhile."""
+        if self.sessions.peek(session.key) is session and (ended := self.sessions.close(session.key)) is not None:
+            self.end_session(ended)
 
     def disconnected(self, connection: Hashable) -> None:
         """End the sessions of a connection that has ended, and release what their members hold."""
