@@ -42,4 +42,5 @@ REGRESSIONS: dict[int, str] = {
     6048: "in one event a metadata log is cut and grows to the same end",
     6165: "as 29, in one event: the node was paused and hears of both moves at once",
     9785: "a node that was cut off forwards a CreateTopics that was tried again elsewhere, behind the topic's deletion",
+    4210681828: "two voters commit before the third has opened its metadata log for the first time",
 }

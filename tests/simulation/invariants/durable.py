@@ -34,8 +34,9 @@ class DurableQuorum:
             self._election = (None, -1, None)
 
     def _entries(self) -> dict[str, Any]:
+        if self._disk is None:
+            return {}  # the others may commit before this node has opened its log for the first time
         if self._folder is None:
-            assert self._disk is not None
             self._folder = self._disk.tree.find(FOLDER)
         return {} if self._folder is None else self._folder.synced
 

@@ -228,6 +228,20 @@ def test_r5_a_majority_holds_it_and_not_durably() -> None:
         quorum.one.commits(2)
 
 
+def test_r5_a_voter_that_has_not_started_yet_holds_nothing() -> None:
+    invariants = QuorumInvariants([1, 2, 3])
+    one, two = Voter(invariants, 1), Voter(invariants, 2)
+    for voter in (one, two):
+        voter.storage.write_election_state(ElectionState(1))
+    one.leads(1)
+    one.appends(1, b"a")
+    two.appends(1, b"a")
+    one.commits(1)
+    one.appends(1, b"b")
+    with broken("R5"):
+        one.commits(2)
+
+
 def test_r6_a_log_is_cut_below_its_high_watermark() -> None:
     quorum = with_one_committed()
     with broken("R6"):
