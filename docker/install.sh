@@ -36,9 +36,9 @@ fi
 # One script has all names: kafka-topics in Confluent's image, kafka-topics.sh in Apache Kafka's.
 for name in acls broker-api-versions client-metrics cluster configs console-consumer console-producer consumer-groups consumer-perf-test \
     delete-records dump-log e2e-latency features get-offsets groups leader-election log-dirs metadata-quorum producer-perf-test \
-    reassign-partitions run-class server-start server-stop storage topics transactions \
+    reassign-partitions run-class server-start share-groups server-stop storage topics transactions \
     verifiable-consumer verifiable-producer console-share-consumer delegation-tokens jmx metadata-shell share-consumer-perf-test \
-    share-groups streams-application-reset streams-groups verifiable-share-consumer; do
+    streams-application-reset streams-groups verifiable-share-consumer; do
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name.sh"
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name"
 done

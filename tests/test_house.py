@@ -135,6 +135,7 @@ SAME_MODULE = {
     "settings": "what a room reads of the configuration, once: the groups, and TLS",
     "shard": "one for each kind of coordinator",
     "share": "share groups, and the state of their partitions: a room of each of the two coordinators",
+    "share_groups": "what is asked of them, and the tool",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",
     "transactions": "what a client asks, the tool, and the command",

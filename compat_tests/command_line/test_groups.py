@@ -82,7 +82,8 @@ def test_a_group_with_a_member(line: CommandLine, topic: str, name: str, protoco
         wait_until(lambda: described(line, name)["state"] == "Stable", "the group is stable")
         told = described(line, name)
         assert list(told) == [
-            "group", "type", "state", "assignor", "coordinator", "total_lag", "partitions", "members"
+            "group", "type", "state", "assignor", "coordinator", "total_lag", "partitions", "members",
+            "dead_letter_topic",
         ]  # fmt: skip
         assert (told["group"], told["type"], told["coordinator"], told["total_lag"]) == (name, protocol, 1, 0)
         (one,) = told["members"]
@@ -162,7 +163,7 @@ def test_a_share_group(line: CommandLine, topic: str, name: str) -> None:
         assert name in [row["group"] for row in line.json("groups", "list", "--type", "share")]
         assert name not in [row["group"] for row in line.json("groups", "list", "--type", "consumer")]
         assert line("groups", "reset", name, "--all-topics", "--to-earliest").failure == (
-            f"Group {name} is a share group: Apache Kafka's kafka-share-groups resets it"
+            f"Group {name} has members (Stable): stop them first, then reset it"
         )
         assert line("groups", "remove-members", name, "--all").failure == (
             f"Group {name} is a share group: its members leave, or their sessions end"
@@ -173,6 +174,47 @@ def test_a_share_group(line: CommandLine, topic: str, name: str) -> None:
     wait_until(lambda: described(line, name)["state"] == "Empty", "the member has left")
     assert line("groups", "delete", name).status == 0
     assert name not in [row["group"] for row in line.json("groups", "list")]
+
+
+def starts(line: CommandLine, group: str) -> dict[int, int]:
+    return {row["partition"]: row["committed"] for row in described(line, group)["partitions"]}
+
+
+def test_a_share_group_is_reset(line: CommandLine, topic: str, name: str, tmp_path: Path) -> None:
+    made = line.json("groups", "reset", name, "--share", "--topic", topic, "--to-latest", "--execute")
+    assert [(row["committed"], row["new_offset"]) for row in made["partitions"]] == [(None, COUNT), (None, COUNT)]
+    assert described(line, name)["type"] == "share"
+    # From here on the group is known, and needs no option.
+    planned = line.json("groups", "reset", name, "--topic", f"{topic}:1", "--to-earliest")
+    assert [(row["partition"], row["committed"], row["new_offset"]) for row in planned["partitions"]] == [(1, COUNT, 0)]
+    assert starts(line, name) == {0: COUNT, 1: COUNT}
+    for how, expected in (
+        (("--topic", f"{topic}:1", "--to-earliest"), {0: COUNT, 1: 0}),
+        (("--topic", f"{topic}:0", "--shift-by", "-2"), {0: COUNT - 2, 1: 0}),
+        (("--all-topics", "--to-datetime", f"@{NOW_MS + 1500}"), {0: 2, 1: 2}),
+        (("--all-topics", "--to-offset", "4"), {0: 4, 1: 4}),
+    ):
+        assert line("groups", "reset", name, *how, "--execute").status == 0
+        assert starts(line, name) == expected
+    told = described(line, name)
+    assert [(row["end"], row["lag"]) for row in told["partitions"]] == [(COUNT, 1), (COUNT, 1)]
+    exported = line("groups", "reset", name, "--all-topics", "--to-current", "--export")
+    assert exported.out == f"{topic},0,4\n{topic},1,4\n"
+    (tmp_path / "starts.csv").write_text(exported.out.replace(",4", ",1"))
+    assert line("groups", "reset", name, "--from-file", str(tmp_path / "starts.csv"), "--execute").status == 0
+    assert starts(line, name) == {0: 1, 1: 1}
+    assert line("groups", "delete", name).status == 0
+
+
+def test_the_dead_letter_topic_of_a_share_group(line: CommandLine, topic: str, name: str) -> None:
+    line("groups", "reset", name, "--share", "--topic", topic, "--to-latest", "--execute")
+    assert described(line, name)["dead_letter_topic"] is None
+    key = "errors.deadletterqueue.topic.name"
+    # Apache Kafka 4.3.1 has no such key.
+    if line("configs", "alter", "group", name, "--set", f"{key}=dlq.{topic}").status == 0:
+        assert described(line, name)["dead_letter_topic"] == f"dlq.{topic}"
+        assert f", dead letters go to dlq.{topic}" in line("groups", "describe", name).out
+    assert line("groups", "delete", name).status == 0
 
 
 def test_lag_is_what_comes_after_the_committed_offset(line: CommandLine, topic: str, empty: str) -> None:

@@ -46,6 +46,7 @@ NAMES = (
     "run-class",
     "server-start",
     "server-stop",
+    "share-groups",
     "storage",
     "topics",
     "transactions",

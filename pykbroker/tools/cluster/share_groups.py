@@ -1,14 +1,16 @@
-"""Share groups (KIP-932): lists of them, their members, and where a group is in each partition."""
+"""Share groups (KIP-932): lists of them, their members, where a group is in each partition, and changes of that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.failure import AskFailed, check
+from pykbroker.tools.cluster.failure import AskFailed, check, failed
 from pykbroker.tools.cluster.groups import GroupDescription, GroupListing, GroupMember, of_all_types
 from pykbroker.tools.cluster.groups import listed as consumer_groups
+from pykbroker.tools.cluster.reassignments import by_topic
+from pykbroker_wire.errors import ErrorCode
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,6 +21,8 @@ class SharePosition:
     start: int | None
     #: the offsets from the start to the end that are neither acknowledged nor archived, or None if it is unknown
     lag: int | None
+    #: the leader epoch under which the start was stored, or None if it is unknown
+    leader_epoch: int | None = None
 
 
 def listed(cluster: AskedCluster, *, states: Sequence[str] = ()) -> list[GroupListing]:
@@ -90,8 +94,88 @@ def positions(cluster: AskedCluster, group: str) -> dict[PartitionName, SharePos
             for one in topic.partitions:
                 check(one.error_code, one.error_message)
                 found[topic.topic_name, one.partition_index] = SharePosition(
-                    one.start_offset if one.start_offset >= 0 else None, one.lag if one.lag >= 0 else None
+                    one.start_offset if one.start_offset >= 0 else None,
+                    one.lag if one.lag >= 0 else None,
+                    one.leader_epoch if one.leader_epoch >= 0 else None,
                 )
         return found
 
     return cluster.settled(attempt)
+
+
+def active_state(cluster: AskedCluster, group: str) -> str | None:
+    """Return the state of a group that has members, whose start offsets cannot be set. Return None for other groups,
+    also for a group that does not exist yet, because its first start offset creates it. Raises AskFailed."""
+    found = described(cluster, [group])[group]
+    if isinstance(found, AskFailed):
+        if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise found
+        return None
+    return None if found.state in ("Empty", "Dead") else found.state
+
+
+def alter_starts(cluster: AskedCluster, group: str, starts: Mapping[PartitionName, int]) -> None:
+    """Set the start offsets of a group that has no members (AlterShareGroupOffsets). Raises AskFailed for the first
+    partition that is refused."""
+    from pykbroker_wire.messages.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsRequestPartition,
+        AlterShareGroupOffsetsRequestTopic,
+        AlterShareGroupOffsetsResponse,
+    )
+
+    if not starts:
+        return
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=name,
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=starts[name, number])
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(starts).items()
+    ]
+
+    def attempt() -> None:
+        node = cluster.coordinators([group])[group]
+        request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
+        answer = cluster.ask(request, AlterShareGroupOffsetsResponse, node=node)
+        check(answer.error_code, answer.error_message)
+        for topic in answer.responses:
+            for row in topic.partitions:
+                check(row.error_code, row.error_message)
+
+    cluster.settled(attempt)
+
+
+def delete_offsets(
+    cluster: AskedCluster, group: str, topics: Iterable[str]
+) -> tuple[AskFailed | None, dict[str, AskFailed | None]]:
+    """Make a group without members forget where it is in whole topics (DeleteShareGroupOffsets). Return the error of
+    the group, and the error of each topic, which is None if there is none."""
+    from pykbroker_wire.messages.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsRequestTopic,
+        DeleteShareGroupOffsetsResponse,
+    )
+
+    wanted = list(dict.fromkeys(topics))
+
+    def attempt() -> DeleteShareGroupOffsetsResponse:
+        node = cluster.coordinators([group])[group]
+        asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in wanted]
+        request = DeleteShareGroupOffsetsRequest(group_id=group, topics=asked)
+        answer = cluster.ask(request, DeleteShareGroupOffsetsResponse, node=node)
+        if answer.error_code and failed(answer.error_code).retriable:
+            raise failed(answer.error_code, answer.error_message)
+        return answer
+
+    answer = cluster.settled(attempt)
+    if answer.error_code:
+        whole = failed(answer.error_code, answer.error_message)
+        return whole, dict.fromkeys(wanted, whole)
+    return None, {
+        row.topic_name: failed(row.error_code, row.error_message) if row.error_code else None
+        for row in answer.responses
+    }

@@ -85,6 +85,8 @@ class GroupTold:
     total_lag: int
     partitions: tuple[PositionRow, ...]
     members: tuple[MemberRow, ...]
+    #: the topic for records that a share group rejects or gives up (KIP-1191); None if the group has no such topic
+    dead_letter_topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class ResetRow:
 
     topic: str
     partition: int
-    #: None if nothing was committed
+    #: None if nothing was committed; in a share group the offset at which it starts
     committed: int | None
     new_offset: int
 
@@ -202,7 +204,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
     shell_complete=topic_names,
     help="A topic, or some of its partitions (may be repeated).",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed an offset of.")
+@click.option("--all-topics", is_flag=True, help="Every partition that the group has an offset of.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-current", is_flag=True, help="To the committed offset, or to the end where there is none.")
@@ -221,6 +223,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
     help="To the offsets in a file of --export: topic,partition,offset a line.",
 )
 @click.option("--export", is_flag=True, help="Print lines for --from-file, which Apache Kafka's tool reads too.")
+@click.option("--share", "is_share", is_flag=True, help="Make a group that is not there yet a share group.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing (default).")
 @click.option("--execute", is_flag=True, help="Do it.")
 @output_option
@@ -232,17 +235,19 @@ def reset(
     topics: tuple[str, ...],
     all_topics: bool,
     export: bool,
+    is_share: bool,
     dry_run: bool,
     execute: bool,
     **targets: bool | int | str | None,
 ) -> None:
-    """Move the committed offsets of a group that has no members.
+    """Move the committed offsets of a group that has no members, or the start offsets of a share group.
 
-    Nothing is changed without --execute. A group that is not there is made by its first offset.
+    Nothing is changed without --execute. A group that is not there is made by its first offset. A reset of a share
+    group makes it forget which records after the new start were done, and how often records were delivered.
     """
-    from pykbroker.tools.cluster import groups, reset_targets
-    from pykbroker.tools.cluster.groups import KnownOffset
+    from pykbroker.tools.cluster import reset_targets
     from pykbroker.tools.cluster.reset_plan import BadReset
+    from pykbroker.tools.cluster.resettable import resettable
 
     chosen = [target for target in _TARGETS if targets[target] is not None and targets[target] is not False]
     context = click.get_current_context()
@@ -260,18 +265,19 @@ def reset(
         raise click.UsageError("--export goes neither with --execute nor with -o json.", context)
     try:
         with client.cluster() as cluster:
-            if (state := groups.active_states(cluster, [name])[name]) is not None:
+            group = resettable(cluster, name, is_share=is_share)
+            if (state := group.active_state()) is not None:
                 raise click.ClickException(f"Group {name} has members ({state}): stop them first, then reset it")
-            _refuse_share_group(cluster, name, "Apache Kafka's kafka-share-groups resets it")
-            known = groups.committed(cluster, name)
+            of_group = group.known()
+            known = {place: at for place, at in of_group.items() if at is not None}
             if chosen == ["from_file"]:
                 planned = _of_file(cluster, name, str(targets["from_file"]))
             else:
-                places = sorted(known) if all_topics else _places(cluster, topics)
+                places = sorted(of_group) if all_topics else _places(cluster, topics)
                 target, value = chosen[0].replace("_", "-"), int(targets[chosen[0]] or 0)
                 planned = reset_targets.planned(cluster, target, value, places, known, _Told())
             if execute:
-                groups.commit(cluster, name, {place: KnownOffset(at) for place, at in planned.items()})
+                group.set(planned)
     except BadReset as error:
         raise click.ClickException(str(error)) from error
     if export:
@@ -405,14 +411,6 @@ def _unknown(cluster: AskedCluster, name: str) -> click.ClickException:
     return unknown("group", name, [one.id for one in share_groups.listed_with_consumers(cluster)], "groups list")
 
 
-def _refuse_share_group(cluster: AskedCluster, name: str, what_to_do: str) -> None:
-    from pykbroker.tools.cluster import share_groups
-    from pykbroker.tools.cluster.groups import GroupDescription
-
-    if isinstance(share_groups.described(cluster, [name])[name], GroupDescription):
-        raise click.ClickException(f"Group {name} is a share group: {what_to_do}")
-
-
 def _told(cluster: AskedCluster, group: GroupDescription) -> GroupTold:
     rows = tuple(_share_rows(cluster, group) if group.type == "Share" else _consumer_rows(cluster, group))
     members = tuple(
@@ -426,7 +424,10 @@ def _told(cluster: AskedCluster, group: GroupDescription) -> GroupTold:
         for one in group.members
     )
     lag = sum(row.lag for row in rows if row.lag is not None)
-    return GroupTold(group.id, group.type.lower(), group.state, group.assignor, group.coordinator, lag, rows, members)
+    dead_letters = _dead_letter_topic(cluster, group.id) if group.type == "Share" else None
+    return GroupTold(
+        group.id, group.type.lower(), group.state, group.assignor, group.coordinator, lag, rows, members, dead_letters
+    )
 
 
 def _consumer_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[PositionRow]:
@@ -456,11 +457,26 @@ def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[Posi
         yield PositionRow(*place, one.start, known_end, one.lag, None, None)
 
 
+def _dead_letter_topic(cluster: AskedCluster, group: str) -> str | None:
+    """Return the dead letter topic of a share group. It is None without a topic, if the cluster does not know the key,
+    and if the client may not see the configuration of the group."""
+    from pykbroker.tools.cluster import configs
+    from pykbroker.tools.cluster.failure import AskFailed
+
+    resource = (configs.ResourceKind.GROUP, group)
+    try:
+        found = configs.described(cluster, [resource])[resource]
+    except AskFailed:
+        return None
+    return next((one.value for one in found if one.name == "errors.deadletterqueue.topic.name"), None) or None
+
+
 def _heading(group: GroupTold) -> str:
     count = len(group.members)
+    dead_letters = "" if group.dead_letter_topic is None else f", dead letters go to {group.dead_letter_topic}"
     return (
         f"{group.group} ({group.type}), {group.state}, {count} member{'s' * (count != 1)}, "
-        f"coordinator {group.coordinator}, lag {group.total_lag}"
+        f"coordinator {group.coordinator}, lag {group.total_lag}{dead_letters}"
     )
 
 

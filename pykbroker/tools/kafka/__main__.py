@@ -18,6 +18,7 @@ TOOLS = {
     "console-producer": "write lines of standard input to a topic",
     "console-consumer": "print the records of topics",
     "consumer-groups": "list, describe, delete and reset consumer groups",
+    "share-groups": "list, describe, delete and reset share groups",
     "groups": "list the groups of all types",
     "producer-perf-test": "send records and time their acknowledgements",
     "consumer-perf-test": "read records and say how fast",

@@ -18,6 +18,7 @@ from pykbroker.tools.cluster.reset_plan import (
 )
 from pykbroker.tools.kafka import group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
+from pykbroker.tools.kafka.reset_lines import ResetLines
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
@@ -351,14 +352,14 @@ def _plan(
     target = next(filter(given.has, _TARGETS))
     if target == "from-file":
         of_group = _of_file(given.text("from-file") or "", wanted).get(group, {})
-        return reset_targets.within_ends(cluster, of_group, _Told().bound)
+        return reset_targets.within_ends(cluster, of_group, ResetLines().bound)
     if given.has("all-topics"):
         places = sorted(known)
     elif given.has("topic"):
         places = chosen
     else:
         OPTIONS.end_with_usage("One of the reset scopes should be defined: --all-topics, --topic.")
-    return reset_targets.planned(cluster, target, _value_of(given, target), places, known, _Told())
+    return reset_targets.planned(cluster, target, _value_of(given, target), places, known, ResetLines())
 
 
 def _value_of(given: Given, target: str) -> int:
@@ -375,18 +376,3 @@ def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]
         return rows_of_file(Path(path).read_text(encoding="utf-8"), groups)
     except OSError:
         raise BadReset(f"Unable to read file {path}", "java.io.IOException") from None
-
-
-class _Told:
-    """Prints the lines of Apache Kafka's tool."""
-
-    def later(self, place: PartitionName) -> None:
-        print(f"\nWarn: Partition {place[1]} from topic {place[0]} is empty. Falling back to latest known offset.")
-
-    def bound(self, place: PartitionName, wanted: int, given: int) -> None:
-        end, which = ("latest", "higher") if wanted > given else ("earliest", "lower")
-        print(
-            f"WARN New offset ({wanted}) is {which} than {end} offset for topic partition {place[0]}-{place[1]}. "
-            f"Value will be set to {given}",
-            file=sys.stderr,
-        )

@@ -32,11 +32,11 @@ class OffsetRow:
         return None if self.offset is None or self.end is None else self.end - self.offset
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return MISSING if value is None or value == "" else str(value)
 
 
-def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+def lines_of(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     """Return rows with columns of these widths; a width of 0 adds no padding."""
     return "".join(
         "\n" + " ".join(f"{cell:<{width}}" if width else cell for cell, width in zip(row, widths, strict=True))
@@ -44,7 +44,7 @@ def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     )
 
 
-def _widest(least: int, cells: Iterable[str]) -> int:
+def widest(least: int, cells: Iterable[str]) -> int:
     return max([least, *map(len, cells)])
 
 
@@ -54,8 +54,8 @@ def listing(groups: Sequence[GroupListing], *, with_type: bool, with_state: bool
         return "".join(f"{group.id}\n" for group in groups)
     rows = [["GROUP", *(["TYPE"] * with_type), *(["STATE"] * with_state)]]
     rows += [[group.id, *([group.type] * with_type), *([group.state] * with_state)] for group in groups]
-    widths = [_widest(15, (group.id for group in groups)) + 10, *[20] * (len(rows[0]) - 1)]
-    return _lines(rows, widths).removeprefix("\n") + "\n"
+    widths = [widest(15, (group.id for group in groups)) + 10, *[20] * (len(rows[0]) - 1)]
+    return lines_of(rows, widths).removeprefix("\n") + "\n"
 
 
 def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
@@ -67,9 +67,9 @@ def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
             row.group,
             row.topic,
             str(row.partition),
-            _text(row.offset),
-            _text(row.end),
-            _text(row.lag),
+            text_of(row.offset),
+            text_of(row.end),
+            text_of(row.lag),
             row.consumer,
             row.host,
             row.client,
@@ -77,21 +77,21 @@ def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
         for row in rows
     ]
     widths = [
-        _widest(15, (row.group for row in rows)),
-        _widest(15, (row.topic for row in rows)),
+        widest(15, (row.group for row in rows)),
+        widest(15, (row.topic for row in rows)),
         10,
         15,
         15,
         15,
-        _widest(15, (row.consumer for row in rows)),
-        _widest(15, (row.host for row in rows)),
+        widest(15, (row.consumer for row in rows)),
+        widest(15, (row.host for row in rows)),
         0,
     ]
     if verbose:
-        for line, epoch in zip(table, ["LEADER-EPOCH", *(_text(row.leader_epoch) for row in rows)], strict=True):
+        for line, epoch in zip(table, ["LEADER-EPOCH", *(text_of(row.leader_epoch) for row in rows)], strict=True):
             line.insert(3, epoch)
         widths.insert(3, 15)
-    return _lines(table, widths) + "\n"
+    return lines_of(table, widths) + "\n"
 
 
 def members(group: GroupDescription, *, verbose: bool) -> str:
@@ -110,11 +110,11 @@ def members(group: GroupDescription, *, verbose: bool) -> str:
         for member in group.members
     ]
     widths = [
-        _widest(15, [group.id]),
-        _widest(15, (member.id for member in group.members)),
-        *([_widest(17, (member.instance_id or "" for member in group.members))] * static),
-        _widest(15, (member.host for member in group.members)),
-        _widest(15, (member.client_id for member in group.members)),
+        widest(15, [group.id]),
+        widest(15, (member.id for member in group.members)),
+        *([widest(17, (member.instance_id or "" for member in group.members))] * static),
+        widest(15, (member.host for member in group.members)),
+        widest(15, (member.client_id for member in group.members)),
         15,
     ]
     if verbose:
@@ -122,20 +122,20 @@ def members(group: GroupDescription, *, verbose: bool) -> str:
         table[0] += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
         for line, (member, (current, target)) in zip(table[1:], zip(group.members, more, strict=True), strict=True):
             of_target = None if member.target is None else group.target_epoch
-            line += [_text(member.epoch), current, _text(of_target), target]
+            line += [text_of(member.epoch), current, text_of(of_target), target]
         widths += [
             15,
-            _widest(20, (current for current, _ in more)),
+            widest(20, (current for current, _ in more)),
             15,
-            _widest(20, (target for _, target in more)),
+            widest(20, (target for _, target in more)),
         ]
-        return _lines(table, widths) + "\n"
+        return lines_of(table, widths) + "\n"
     # Apache Kafka prints a blank after the last column.
     return _with_blank(table, widths)
 
 
 def _with_blank(table: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    lines = _lines(table, widths).split("\n")[1:]
+    lines = lines_of(table, widths).split("\n")[1:]
     return "".join(f"\n{line} " for line in lines) + "\n"
 
 
@@ -157,33 +157,33 @@ def assignment(partitions: Sequence[PartitionName]) -> str:
 def state(group: GroupDescription, coordinator: str, *, verbose: bool) -> str:
     """Return the output of --state for a group."""
     table = [["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]]
-    table.append([group.id, coordinator, _text(group.assignor), group.state])
-    widths = [_widest(15, [group.id]), max(25, len(coordinator)), 20, 20]
+    table.append([group.id, coordinator, text_of(group.assignor), group.state])
+    widths = [widest(15, [group.id]), max(25, len(coordinator)), 20, 20]
     if verbose:
         table[0] += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
-        table[1] += [_text(group.epoch), _text(group.target_epoch)]
+        table[1] += [text_of(group.epoch), text_of(group.target_epoch)]
         widths += [15, 25]
     table[0].append("#MEMBERS")
     table[1].append(str(len(group.members)))
-    return _lines(table, [*widths, 0]) + "\n"
+    return lines_of(table, [*widths, 0]) + "\n"
 
 
 def reset(groups: Iterable[str], rows: Sequence[tuple[str, str, int, int]]) -> str:
     """Return the table of a reset: group, topic, partition and new offset."""
     table = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
     table += [[group, topic, str(partition), str(offset)] for group, topic, partition, offset in rows]
-    widths = [_widest(15, groups), _widest(15, (row[1] for row in rows)), 10, 0]
-    return _lines(table, widths) + "\n"
+    widths = [widest(15, groups), widest(15, (row[1] for row in rows)), 10, 0]
+    return lines_of(table, widths) + "\n"
 
 
 def deleted(rows: Sequence[tuple[str, str, str]]) -> str:
     """Return the table of a deletion: topic, partition and result."""
     table = [["TOPIC", "PARTITION", "STATUS"], *([topic, number, said] for topic, number, said in rows)]
-    return _lines(table, [_widest(15, (row[0] for row in rows)), 10, 15]) + "\n"
+    return lines_of(table, [widest(15, (row[0] for row in rows)), 10, 15]) + "\n"
 
 
 def table_of_groups(rows: Sequence[tuple[str, str, str]]) -> str:
     """Return the output of kafka-groups: id, type and protocol. The longest of all cells sets the width of both
     columns."""
-    width = _widest(20, (cell for row in rows for cell in row))
-    return _lines([("GROUP", "TYPE", "PROTOCOL"), *rows], [width, width, 0]).removeprefix("\n") + "\n"
+    width = widest(20, (cell for row in rows for cell in row))
+    return lines_of([("GROUP", "TYPE", "PROTOCOL"), *rows], [width, width, 0]).removeprefix("\n") + "\n"

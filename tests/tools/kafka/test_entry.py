@@ -65,6 +65,7 @@ def test_no_tool_imports_a_client_before_it_has_read_its_options() -> None:
     [
         "topics --list",
         "consumer-groups --list",
+        "share-groups --list",
         "groups --list",
         "client-metrics --list",
         "configs --describe --entity-type topics",
