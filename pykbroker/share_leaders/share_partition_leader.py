@@ -309,7 +309,8 @@ class SharePartitionLeader:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
-        return int(self._services.loop.time() * 1000)
+        # Not rounded down: the timer of 16150 ms fires at 16.15 s, which are 16149.999 ms, and would set itself again.
+        return round(self._services.loop.time() * 1000)
 
     def _set_timer(self) -> None:
         due_ms = self.machine.next_expiry_ms()

@@ -253,6 +253,17 @@ def test_each_lock_has_its_own_time_and_one_timer(rig: Rig) -> None:
     assert [ended.index(count) + 1 for count in (2, 1, 0)] == [15, 20, 30]
 
 
+def test_a_timer_that_fires_at_its_time_ends_the_lock(rig: Rig) -> None:
+    """32.05 s are 32049.99 ms: a timer that rounds down finds nothing to end, and fires again at once, for ever if the
+    clock stands still."""
+    rig.loop.advance(32.05 - LOCK_SECONDS)
+    rig.append(1)
+    assert rig.fetch("n").got == [(10, 10, 1)]
+    rig.loop.now = 32.05
+    rig.leader()._expire()
+    assert list(rig.leader().machine.locks()) == []
+
+
 def test_a_record_at_the_delivery_limit_is_archived_when_its_lock_ends(rig: Rig) -> None:
     rig.configure(delivery_count_limit="2")
     for _ in range(2):
