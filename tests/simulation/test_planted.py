@@ -6,24 +6,31 @@ seed. A seed that finds nothing must be recorded again. `make test-long` begins 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.simulation.cluster_run import run_cluster
 from tests.simulation.history.checks import Violation
 from tests.simulation.invariants.broken import InvariantBroken
-from tests.simulation.invariants.watcher import watching
 from tests.simulation.planted import BUGS, Bug
+from tests.simulation.share_run import run_shares
+from tests.simulation.share_run.planted_share_bugs import SHARE_BUGS
 
 pytestmark = pytest.mark.slow
 
 SEEDS_IN_SHORT = 12
 SEEDS = 500
+Run = Callable[..., Any]
+RUNS: list[tuple[Bug, Run]] = [*((bug, run_cluster) for bug in BUGS), *((bug, run_shares) for bug in SHARE_BUGS)]
+each_bug = pytest.mark.parametrize(("bug", "run"), RUNS, ids=[bug.name for bug, _ in RUNS])
 
 
-def breaches(bug: Bug, seed: int) -> set[str]:
+def breaches(bug: Bug, run: Run, seed: int) -> set[str]:
     """Return the breaches of one run with the bug: ids of invariants, names of the history's checks."""
     try:
-        run_cluster(seed, watch=watching, plant=bug.plant)
+        run(seed, plant=bug.plant)
     except InvariantBroken as error:
         return {error.rule}
     except Violation as error:
@@ -34,10 +41,10 @@ def breaches(bug: Bug, seed: int) -> set[str]:
     return set()
 
 
-def seeds_until_found(bug: Bug, first: int, count: int) -> int:
+def seeds_until_found(bug: Bug, run: Run, first: int, count: int) -> int:
     others: dict[int, set[str]] = {}
     for number, seed in enumerate(range(first, first + count), 1):
-        found = breaches(bug, seed)
+        found = breaches(bug, run, seed)
         if found & bug.found_by:
             return number
         if found:
@@ -45,13 +52,13 @@ def seeds_until_found(bug: Bug, first: int, count: int) -> int:
     raise AssertionError(f"{bug.name} was not found by {sorted(bug.found_by)} in {count} seeds from {first}: {others}")
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_each_planted_bug_is_found(bug: Bug) -> None:
-    seeds_until_found(bug, bug.seed, SEEDS_IN_SHORT)
+@each_bug
+def test_each_planted_bug_is_found(bug: Bug, run: Run) -> None:
+    seeds_until_found(bug, run, bug.seed, SEEDS_IN_SHORT)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.long(amount="up to 500 seeds")
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_each_planted_bug_is_found_within_500_seeds(bug: Bug) -> None:
-    seeds_until_found(bug, 0, SEEDS)
+@each_bug
+def test_each_planted_bug_is_found_within_500_seeds(bug: Bug, run: Run) -> None:
+    seeds_until_found(bug, run, 0, SEEDS)

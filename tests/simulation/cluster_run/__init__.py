@@ -73,11 +73,12 @@ def run_cluster(
     without: Collection[int] = (),
     plan: Plan | None = None,
     prepare: Callable[[World], None] | None = None,
+    workload: Callable[[Plan, Stage], Workload] = Workload,
 ) -> Outcome:
     """Run one seed to its end. Raises AssertionError if a check fails; its notes contain the end of the story.
 
     `without` are the numbers of faults that are left out. `plan` replaces the seed's plan. `prepare` is called with the
-    world.
+    world. `workload` makes the clients.
     """
     plan = plan or plan_of(seed)
     if without:
@@ -89,7 +90,7 @@ def run_cluster(
             prepare(world)
         try:
             with watch(stage.cluster, stage.history) as watcher:
-                _play(plan, stage, watcher)
+                _play(plan, stage, watcher, workload)
         except BaseException as error:
             error.add_note(_explanation(plan, world))
             raise
@@ -114,13 +115,13 @@ def _explanation(plan: Plan, world: World) -> str:
     return "\n".join(lines)
 
 
-def _play(plan: Plan, stage: Stage, watcher: Watcher) -> None:
+def _play(plan: Plan, stage: Stage, watcher: Watcher, make_workload: Callable[[Plan, Stage], Workload]) -> None:
     asyncio.set_event_loop(None)
     world = stage.world
 
     async def run() -> None:
         await stage.cluster.start()
-        await _scenario(plan, stage)
+        await _scenario(plan, stage, make_workload(plan, stage))
         watcher.at_rest()
         logs.check()
 
@@ -132,13 +133,12 @@ def _play(plan: Plan, stage: Stage, watcher: Watcher) -> None:
             world.end()
 
 
-async def _scenario(plan: Plan, stage: Stage) -> None:
+async def _scenario(plan: Plan, stage: Stage, workload: Workload) -> None:
     cluster, world = stage.cluster, stage.world
     cluster.client_machine = CLIENTS
     for node in cluster.nodes.values():
         node.compares = False
     await cluster.become_whole()
-    workload = Workload(plan, stage)
     faults = Faults(plan, cluster, TOPIC)
     await workload.prepare()
     stage.in_background(Chronicle(cluster, stage.history).forever())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from tests.simulation.history import isolation, offsets, ownership, writes
+from tests.simulation.history import deliveries, isolation, offsets, ownership, writes
 from tests.simulation.history.events import History, Log, Place
 
 
@@ -63,3 +63,17 @@ def of_offsets(history: History, *, mixed: str | None = None) -> list[Iterator[s
     if mixed is not None:
         history = history.without_group(mixed)
     return [offsets.commits_are_kept(history), offsets.fetches_never_go_back(history)]
+
+
+def of_share_groups(
+    history: History,
+    logs: Mapping[Place, Log],
+    starts: Mapping[deliveries.GroupPlace, tuple[int, bool]],
+    excused: Mapping[deliveries.GroupPlace, Collection[int]],
+) -> list[Iterator[str]]:
+    """Checks of what members of share groups were given; the arguments are those of `deliveries`."""
+    return [
+        deliveries.delivered_at_least_once(history, logs, starts, excused),
+        deliveries.nothing_else_is_delivered(history, logs, starts),
+        deliveries.the_acknowledged_never_come_again(history),
+    ]

@@ -159,6 +159,28 @@ class Beat(Event):
     assigned: frozenset[Place] | None
 
 
+@dataclass(slots=True, kw_only=True)
+class Delivered(Event):
+    """The records of one partition that a member of a share group was given. `ranges` are first offset, last offset and
+    delivery count; `records` are (offset, value) of each record in them."""
+
+    group: str
+    member: str
+    place: Place
+    ranges: tuple[tuple[int, int, int], ...]
+    records: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Acknowledged(Event):
+    """The acknowledgements of a member of a share group for one partition: (offset, type)."""
+
+    group: str
+    member: str
+    place: Place
+    types: tuple[tuple[int, int], ...]
+
+
 E = TypeVar("E", bound=Event)
 
 

@@ -1,0 +1,81 @@
+"""The choices of a seed for a run with share groups: those of the usual plan, other clients, and the groups.
+
+The groups come from a random stream of their own, so the plans of the usual runs are the same with them and without
+them. Faults, members of the cluster and what it survives are those of cluster_run/plan.py.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from tests.simulation.cluster_run.plan import Plan, plan_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One share group."""
+
+    name: str
+    members: int
+    configs: dict[str, str]
+
+    @property
+    def read_committed(self) -> bool:
+        return self.configs["share.isolation.level"] == "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class SharePlan:
+    """All choices that are made before the run."""
+
+    plan: Plan
+    groups: list[GroupPlan]
+    #: the longest pause between two requests of a member
+    pause: float
+
+    def describe(self) -> list[str]:
+        return [
+            *self.plan.describe(),
+            *(f"share group {group.name}: {group.members} members, {group.configs}" for group in self.groups),
+        ]
+
+
+def share_plan_of(seed: int) -> SharePlan:
+    """The plan of a seed."""
+    rng = random.Random(f"{seed} share plan")
+    plan = plan_of(seed)
+    clients = rng.choice([["idempotent"], ["transactions"], ["idempotent", "transactions"], ["plain", "transactions"]])
+    if rng.random() < 0.3:
+        clients = [*clients, "admin"]
+    overrides = {
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.num.partitions": str(rng.randint(1, 2)),
+        "share.coordinator.state.topic.min.isr": str(plan.min_isr),
+        "share.coordinator.snapshot.update.records.per.snapshot": str(rng.choice([2, 8, 500])),
+        "share.coordinator.state.topic.prune.interval.ms": "1500",
+        "share.coordinator.cold.partition.snapshot.interval.ms": "2500",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": "500",
+        "group.share.min.session.timeout.ms": "1000",
+        "group.share.session.timeout.ms": "4000",
+        "group.share.assignment.interval.ms": "200",
+        "group.share.initialize.retry.interval.ms": "1000",
+    }
+    groups = [_group(rng, number) for number in range(rng.randint(1, 2))]
+    return SharePlan(
+        replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides),
+        groups,
+        rng.choice([0.05, 0.2, 0.4]),
+    )
+
+
+def _group(rng: random.Random, number: int) -> GroupPlan:
+    configs = {
+        "share.auto.offset.reset": rng.choices(["earliest", "latest"], [4, 1])[0],
+        "share.isolation.level": rng.choice(["read_committed", "read_uncommitted"]),
+        "share.record.lock.duration.ms": str(rng.choice([1_000, 2_000])),
+        "share.delivery.count.limit": str(rng.choice([3, 5, 10])),
+    }
+    return GroupPlan(f"share {number}", rng.randint(1, 3), configs)

@@ -1,0 +1,139 @@
+"""The clients of a run with share groups, and the checks of what their members were given.
+
+Responsible for the members, beside the producers of the usual workload: they come, leave and die, and read everything
+when faults are over. Not responsible for the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.simulation.clients.share_member import ShareMember
+from tests.simulation.cluster_run.workload import PLACES, TOPIC, Workload
+from tests.simulation.history.checks import insist, of_share_groups
+from tests.simulation.history.deliveries import GroupPlace, wanted_offsets
+from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
+from tests.simulation.share_run.share_plan import GroupPlan, SharePlan
+from tests.simulation.stage import Stage
+
+_GROUP_CONFIG = 32
+_JOIN_SECONDS = 60.0
+
+
+class ShareWorkload(Workload):
+    """Call `prepare`, `run`, then `check` when the cluster is at rest."""
+
+    def __init__(self, share_plan: SharePlan, stage: Stage, invariants: ShareInvariants) -> None:
+        super().__init__(share_plan.plan, stage)
+        self._share_plan = share_plan
+        self._invariants = invariants
+        self._share_members: list[tuple[ShareMember, asyncio.Future[None]]] = []
+        self._came = 0
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        admin = self._stage.peer("share admin")
+        for group in self._share_plan.groups:
+            configs = [
+                AlterableConfig(name=name, config_operation=0, value=value) for name, value in group.configs.items()
+            ]
+            resource = AlterConfigsResource(resource_type=_GROUP_CONFIG, resource_name=group.name, configs=configs)
+            answer = await admin.anybody(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+            assert answer.responses[0].error_code == ErrorCode.NONE, answer.responses[0]
+        # Internal topics cannot be created while a broker is dead, so a member comes before the first fault.
+        self._come(self._share_plan.groups[0])
+        end = self._stage.world.loop.time() + _JOIN_SECONDS
+        while not all(member.assigned for member, _ in self._share_members):
+            assert self._stage.world.loop.time() < end, "no member has an assignment"
+            await asyncio.sleep(0.1)
+
+    async def run(self) -> None:
+        await self._stage.together(*(self._lives(group) for group in self._share_plan.groups), super().run())
+
+    def _come(self, group: GroupPlan) -> None:
+        self._came += 1
+        stage = self._stage
+        member = ShareMember(
+            stage.cluster,
+            stage.history,
+            f"member {self._came}",
+            group.name,
+            TOPIC,
+            trouble=self._plan.trouble,
+            pause=self._share_plan.pause,
+        )
+        self._share_members.append((member, stage.in_background(member.forever())))
+
+    async def _lives(self, group: GroupPlan) -> None:
+        """Members come, leave and die, until faults are over. The last ones read the rest."""
+        rng = self._stage.random
+        if group is not self._share_plan.groups[0]:
+            await asyncio.sleep(rng.uniform(0.0, 3.0))
+        for _ in range(group.members):
+            self._come(group)
+        while not self._is_over:
+            try:
+                async with asyncio.timeout(rng.uniform(0.5, 4.0)):
+                    await self._over.wait()
+            except TimeoutError:
+                await self._replace(group)
+        for member, _ in self._share_members:
+            member.is_calm = True
+
+    async def _replace(self, group: GroupPlan) -> None:
+        rng = self._stage.random
+        alive = [each for each in self._share_members if each[0].group == group.name]
+        member, task = rng.choice(alive)
+        self._share_members.remove((member, task))
+        task.cancel()
+        await asyncio.wait([task])
+        if rng.random() < 0.5:
+            member.die()
+        else:
+            await member.leave()
+        self._come(group)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def groups_are_stable(self) -> bool:
+        """Return True if every group has read everything."""
+        return super().groups_are_stable() and not self._unread()
+
+    def describe_groups(self) -> object:
+        return self._unread()
+
+    def _unread(self) -> list[str]:
+        """Return the share partitions whose start is not at the end of the log."""
+        found = []
+        for node in self._stage.cluster.brokers.values():
+            for partition in node.led() if node.up else ():
+                place = partition.topic, partition.index
+                if place not in PLACES:
+                    continue
+                for group in self._share_plan.groups:
+                    leader = node.node.services.share_leaders.find(group.name, partition.topic_id, partition.index)
+                    start = None if leader is None else leader.machine.start_offset
+                    if start != partition.log.high_watermark:
+                        found.append(f"{group.name}: {place} from {start} to {partition.log.high_watermark}")
+        return found
+
+    async def check(self) -> None:
+        await super().check()
+        logs, _ = await self._stage.logs(PLACES)
+        starts: dict[GroupPlace, tuple[int, bool]] = {}
+        excused = {}
+        for group in self._share_plan.groups:
+            for place in PLACES:
+                state = self._invariants.states[ShareKey(group.name, place)]
+                assert state.first is not None
+                starts[group.name, place] = state.first, group.read_committed
+                excused[group.name, place] = state.exhausted
+                wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
+                self._invariants.passed_too_much(ShareKey(group.name, place), wanted)
+        insist(*of_share_groups(self._stage.history, logs, starts, excused))
