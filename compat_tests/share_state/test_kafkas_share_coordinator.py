@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
+from compat_tests.share_state.persisters import play, state
 from pykbroker.coordinator.group.share.share_states import ShareStart, ShareSummary
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.promise import Promise
-from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.runtime import OsRuntime
 from pykbroker.share_persister.group_share_states import GroupShareStates
 from pykbroker.share_persister.persister import SharePersister
@@ -23,7 +23,7 @@ from pykbroker_wire.messages.write_share_group_state import StateBatch
 from testkit import needs
 from testkit.oracle.kafka import ApacheKafka, kafka_libs
 from testkit.promises import results
-from testkit.share_metadata import LISTENER, ShareMetadata
+from testkit.share_metadata import ShareMetadata
 
 pytestmark = pytest.mark.slow
 
@@ -80,34 +80,6 @@ async def error(promise: Promise) -> ErrorCode:
     return (await answer(promise)).error
 
 
-Scenario = Callable[[SharePersister, ShareMetadata], Awaitable[None]]
-
-
-def play(kafka: Judge, scenario: Scenario) -> None:
-    async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        runtime = OsRuntime(loop)
-        metadata = ShareMetadata({1: ("localhost", kafka.node.port)})
-        channels = BrokerChannels(runtime, metadata.address, "broker-7")
-        persister = SharePersister(runtime, metadata.view, LISTENER, channels.send)
-        metadata.publisher = persister
-        try:
-            await scenario(persister, metadata)
-        finally:
-            persister.close()
-            channels.close()
-            runtime.close()
-
-    asyncio.run(whole())
-
-
-def state(found: ShareStateAnswer) -> tuple[int, int, list[tuple[int, int, int, int]]]:
-    batches = [
-        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in found.batches
-    ]
-    return found.state_epoch, found.start_offset, batches
-
-
 def test_a_lookup_makes_the_topic_and_finds_the_coordinator(kafka: Judge) -> None:
     """This is the first test, because the topic is not there before it."""
 
@@ -119,7 +91,7 @@ def test_a_lookup_makes_the_topic_and_finds_the_coordinator(kafka: Judge) -> Non
         made = [persister.initialize(kafka.key(1, group), 1, 7) for group in groups]
         assert await answers(made) == [DONE] * len(groups)
 
-    play(kafka, scenario)
+    play(kafka.node.port, scenario)
 
 
 @pytest.mark.parametrize("group", ["g", "with:colons:1", "größe 漢字"])
@@ -152,7 +124,7 @@ def test_each_request_and_its_epochs(kafka: Judge, group: str) -> None:
         assert await answer(persister.delete(name)) == DONE
         assert await error(persister.read(name, 5)) is ErrorCode.INVALID_REQUEST
 
-    play(kafka, scenario)
+    play(kafka.node.port, scenario)
 
 
 def test_unknown_keys(kafka: Judge) -> None:
@@ -169,7 +141,7 @@ def test_unknown_keys(kafka: Judge) -> None:
         assert isinstance(summaries, asyncio.Future)
         assert await summaries == [ShareSummary()] * 2
 
-    play(kafka, scenario)
+    play(kafka.node.port, scenario)
 
 
 def test_five_hundred_share_partitions_over_a_restart(kafka: Judge) -> None:
@@ -211,4 +183,4 @@ def test_five_hundred_share_partitions_over_a_restart(kafka: Judge) -> None:
         summaries = await answers([persister.summarize(name) for name in names])
         assert {found.delivery_complete_count for found in summaries[50:]} == {50}
 
-    play(kafka, scenario)
+    play(kafka.node.port, scenario)
