@@ -112,7 +112,8 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
     expire, write = SharePartitionLeader._expire, SharePartitionLeader._write
     end_session = ShareSessions._end
 
-    def loads(leader: SharePartitionLeader, found: LoadedState | KafkaError) -> None:
+    def loads(leader: SharePartitionLeader, *arguments: Any) -> None:
+        found: LoadedState | KafkaError = arguments[-1]
         if not isinstance(found, KafkaError):
             states = {
                 offset: (each.delivery_count, each.state)
@@ -121,7 +122,7 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
             }
             start, is_stored = found.machine.start_offset, found.is_start_stored
             watch.check(leader, lambda: rules.loaded(watch.led(leader), start, states, is_stored=is_stored))
-        loaded(leader, found)
+        loaded(leader, *arguments)
 
     def leaves(leader: SharePartitionLeader, state: LeaderState, error: ErrorCode) -> None:
         rules.left(watch.led(leader))
