@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.our_tools.both import BothTools, ours, two_names
 from compat_tests.topics import Topics
+from testkit.oracle.kafka import NEWEST, run_tool
 
 
 def without_numbers_of_the_log(text: str) -> str:
@@ -60,6 +61,19 @@ def test_the_cluster(both: BothTools) -> None:
     refused = ours("cluster", ["unregister", "--bootstrap-server", both.bootstrap, "--id", "99"])
     assert refused.status == 1
     assert "BrokerIdNotRegisteredException" in refused.err
+
+
+def test_verbs_of_4_4(both: BothTools) -> None:
+    """Apache Kafka's tool of 4.3.1 does not have these verbs, so that of 4.4.0 is run."""
+    at = ["--bootstrap-server", both.bootstrap]
+    theirs = run_tool("org.apache.kafka.tools.ClusterTool", ["api-versions", *at], version=NEWEST)
+    assert ours("cluster", ["api-versions", *at]).out == theirs.stdout
+    words = ["unregister-controller", *at, "--id", "99"]
+    refused = run_tool("org.apache.kafka.tools.ClusterTool", words, version=NEWEST, check=False)
+    mine = ours("cluster", words)
+    assert (mine.status, mine.out) == (refused.returncode, refused.stdout)
+    # The levels of 4.3, with which the node begins, have no such record.
+    assert mine.out == "The target cluster does not support the controller unregistration API.\n"
 
 
 @pytest.fixture(scope="module")

@@ -153,6 +153,17 @@ class AskedCluster:
         answer = self.ask_controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
         check(answer.error_code, answer.error_message)
 
+    def unregister_controller(self, controller: int) -> None:
+        """Unregister a controller (KIP-1312). Raises AskFailed."""
+        from pykbroker_wire.messages.unregister_controller import (
+            UnregisterControllerRequest,
+            UnregisterControllerResponse,
+        )
+
+        message = UnregisterControllerRequest(controller_id=controller)
+        answer = self.ask_controller(message, UnregisterControllerResponse)
+        check(answer.error_code, answer.error_message)
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def ask(

@@ -1,7 +1,8 @@
 """Records as JSON, one per line, as `kcat -J` writes and `produce -J` reads them. Pure.
 
 {"topic": ..., "partition": ..., "offset": ..., "tstype": "create" | "logappend" | "unknown", "ts": milliseconds,
- "headers": [name, value, name, value ...], "key": ..., "payload": ...}
+ "headers": [name, value, name, value ...], "key": ..., "payload": ...,
+ "delivery_count": ... for a record of a share group}
 
 A person may write more. A key, a payload and the values of headers may be any JSON, which is sent without blanks.
 Headers may be an object, {"source": "shell"}, or pairs. `value` stands for `payload`, and `timestamp` for `ts`. A
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykbroker.tools.cluster.encodings import ENCODINGS, Encoding, decoded, encoded
-from pykbroker.tools.cluster.record_format import ReadRecord, Shown
+from pykbroker.tools.cluster.record_format import ReadRecord, Shown, delivery_count
 from pykbroker.tools.cluster.time_words import parsed_time_ms
 
 _MAX_PARTITION: Final = 2**31 - 1
@@ -71,6 +72,8 @@ def as_json(record: ReadRecord, shown: Shown) -> str:
         told[name] = _text(data, encoding)
         if encoding != "text":
             told[f"{name}_encoding"] = encoding
+    if (count := delivery_count(record)) is not None:
+        told["delivery_count"] = count
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -45,6 +45,13 @@ class ReadRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
+def delivery_count(record: ReadRecord) -> int | None:
+    """Return how often a record of a share group was delivered, this time included. It is None for a record that was
+    not read as a member of a share group."""
+    found: int | None = getattr(record, "delivery_count", None)
+    return found
+
+
 @dataclass(slots=True, frozen=True)
 class Shown:
     """The encodings of keys and of values. `null` is printed for a key or value that is null."""
@@ -98,7 +105,13 @@ def _tokens(shown: Shown) -> dict[str, _Part]:
         "t": lambda record: record.topic.encode(),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
+        "d": _delivery_count,
     }
+
+
+def _delivery_count(record: ReadRecord) -> bytes:
+    count = delivery_count(record)
+    return b"" if count is None else b"%d" % count
 
 
 def _size(data: bytes | None) -> int:

@@ -108,13 +108,16 @@ def summaries(cluster: AskedCluster) -> list[TopicSummary]:
     return sorted(found, key=lambda topic: topic.name)
 
 
-def _metadata(cluster: AskedCluster, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
-    """Return the metadata of the topics of these names, or of all topics. A topic with an error is returned too."""
+def _metadata(
+    cluster: AskedCluster, names: Iterable[str] | None = None, *, least: int = 1
+) -> list[MetadataResponseTopic]:
+    """Return the metadata of the topics of these names, or of all topics. A topic with an error is returned too.
+    `least`: the oldest version of the request that will do."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    return cluster.ask(request, MetadataResponse, least=1 if names is None else 4).topics
+    return cluster.ask(request, MetadataResponse, least=least if names is None else max(least, 4)).topics
 
 
 def described(
@@ -201,6 +204,14 @@ def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, 
         return found
 
     return cluster.settled(attempt)
+
+
+def names_by_id(cluster: AskedCluster, names: Iterable[str]) -> dict[bytes, str]:
+    """Return topic id -> name of these topics. A missing topic is left out. Raises AskFailed."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    return {topic.topic_id: topic.name or "" for topic in _metadata(cluster, wanted, least=10) if not topic.error_code}
 
 
 def leaderless(cluster: AskedCluster, places: Collection[PartitionName], within_seconds: float) -> list[PartitionName]:

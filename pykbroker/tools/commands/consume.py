@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykbroker.entry import failures
 from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundKind, parsed_bound
 from pykbroker.tools.cluster.escapes import unescaped
 from pykbroker.tools.cluster.json_records import JsonFormat
@@ -24,10 +25,20 @@ from pykbroker.tools.commands.python_client import ENCODING, settings_for
 from pykbroker.tools.commands.time_options import now_ms
 
 if TYPE_CHECKING:
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
     from pykbroker.tools.cluster.topic_reader import TopicReader
 
 #: A new leader is usually elected within this time.
 _LEADER_SECONDS: Final = 3.0
+#: Options that have no meaning for a member of a share group: parameter -> option and reason.
+_NOT_WITH_SHARE: Final = {
+    "group": ("--group", "a share group is no consumer group"),
+    "partitions": ("--partition", "the group assigns partitions"),
+    "last": ("--to", "the group has no position in a partition"),
+    "grep": ("--grep", "records that are not printed would be acknowledged"),
+    "isolation": ("--isolation", "share.isolation.level is a configuration of the group"),
+}
 _WHERE: Final = "beginning|end|stored|OFFSET|-N|TIME"
 
 
@@ -44,7 +55,8 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     example=r"pykbroker consume orders -f '%T %p:%o %k %h %s\n' --from -10"
     "\npykbroker consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 -J | jq .payload"
     "\npykbroker consume 'orders-.*' --from -15m --grep '\"status\": ?5..'"
-    "\npykbroker consume orders payments --group audit --follow",
+    "\npykbroker consume orders payments --group audit --follow"
+    "\npykbroker consume jobs --share workers --count 10 -f '%s, delivered %d times\\n'",
 )
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
 @client_options
@@ -55,7 +67,7 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     metavar="FORMAT",
     help="How a record is printed, as kcat has it: %s the value, %k the key, %h the headers, %t the topic, "
     "%p the partition, %o the offset, %T the timestamp in ms, %S and %K the sizes of value and key, %R the size of "
-    "the value as four bytes; \\n \\r \\t \\xNN.",
+    "the value as four bytes; \\n \\r \\t \\xNN. With --share, %d is how often the record was delivered.",
 )
 @click.option("-J", "--json", "is_json", is_flag=True, help="Print a JSON object a line, as kcat -J does.")
 @click.option(
@@ -81,7 +93,8 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     callback=_bound,
     help="Where to begin (default: beginning): an offset, -N records before the end, a time "
     f"({TIMES}), stored: where the group of -X group.id stopped. With --group: beginning "
-    "or end, for partitions in which the group has no offset.",
+    "or end, for partitions in which the group has no offset. With --share: beginning or end, which is stored as "
+    "share.auto.offset.reset of the group, and acts on partitions that the group has not read yet.",
 )
 @click.option(
     "--to",
@@ -107,6 +120,17 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     help="Read as a member of this group, and commit what was printed.",
 )
 @click.option(
+    "--share",
+    "share_group",
+    cls=PropertyOption,
+    key="group.id",
+    metavar="ID",
+    shell_complete=group_names,
+    help="Read as a member of this share group (KIP-932), and acknowledge what was printed.",
+)
+@click.option("--release", "releases", is_flag=True, help="With --share: give printed records back, for a test.")
+@click.option("--reject", "rejects", is_flag=True, help="With --share: reject printed records, for a test.")
+@click.option(
     "--isolation",
     cls=PropertyOption,
     key="isolation.level",
@@ -117,9 +141,9 @@ def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     """Print the records of topics.
 
-    A read ends at what was the end of the topics when it began; with --follow it ends with Ctrl-C. A TOPIC may be a
-    regular expression of RE2 that matches whole names, for example 'orders-.*'. It stands for the topics that there are
-    when the command begins.
+    A read ends at what was the end of the topics when it began; with --follow it ends with Ctrl-C. A read of a share
+    group ends when nothing came for three seconds. A TOPIC may be a regular expression of RE2 that matches whole names,
+    for example 'orders-.*'. It stands for the topics that there are when the command begins.
 
     Keys and values are printed byte by byte. -J prints what `pykbroker produce -J` reads: keys, values and headers that
     are no text stand there in base64.
@@ -127,6 +151,11 @@ def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     from pykbroker.tools.cluster.topic_reader import TopicReader, WantedRecords
 
     excluding(ctx, "text", "is_json")
+    if words["share_group"] is not None:
+        return _consume_share(ctx, client, words)
+    for option in ("releases", "rejects"):
+        if words[option]:
+            raise click.UsageError(f"--{option.removesuffix('s')} needs --share.", ctx)
     _check(ctx, words)
     pattern = None if words["grep"] is None else pattern_of(words["grep"])
     written = _format(ctx, words)
@@ -145,6 +174,46 @@ def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     )
     reader = TopicReader(reading, settings)
     return _print_all(reader, written)
+
+
+def _consume_share(ctx: click.Context, client: ClientOptions, words: dict[str, Any]) -> int:
+    """Print the records that a share group gives to this member."""
+    from pykbroker.tools.cluster import configs, share_member_session
+    from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
+
+    _check_share(ctx, words)
+    written = _format(ctx, words)
+    group: str = words["share_group"]
+    names = _topics(client, words["topics"], (), needs_leaders=not words["follow"])
+    kind = (
+        share_member_session.RELEASE
+        if words["releases"]
+        else share_member_session.REJECT
+        if words["rejects"]
+        else share_member_session.ACCEPT
+    )
+    wanted = WantedShare(group, names, kind, count=words["count"], follows=words["follow"])
+    with client.cluster() as cluster:
+        if words["first"] is not None:
+            reset = "earliest" if words["first"] == BEGINNING else "latest"
+            changes = configs.changes_of({"share.auto.offset.reset": reset})
+            configs.alter(cluster, (configs.ResourceKind.GROUP, group), changes)
+        return _print_all(ShareGroupReader(cluster, wanted, _say_refused), written)
+
+
+def _say_refused(place: tuple[str, int], error: AskFailed) -> None:
+    failures.say(f"WARN {place[0]}-{place[1]}: an acknowledgement was refused, and its records come again: {error}")
+
+
+def _check_share(ctx: click.Context, words: dict[str, Any]) -> None:
+    excluding(ctx, "releases", "rejects")
+    for parameter, (option, reason) in _NOT_WITH_SHARE.items():
+        if words[parameter] not in (None, ()):
+            raise click.UsageError(f"{option} does not go with --share: {reason}.", ctx)
+    if words["first"] not in (None, BEGINNING, END):
+        raise click.UsageError(
+            "--from is beginning or end with --share; `pykbroker groups reset` sets where a share group starts.", ctx
+        )
 
 
 def _topics(
@@ -229,7 +298,7 @@ def _settings(ctx: click.Context, client: ClientOptions, words: dict[str, Any]) 
     return settings
 
 
-def _print_all(reader: TopicReader, written: Callable[[Any], bytes]) -> int:
+def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], bytes]) -> int:
     """Print until the read ends, a signal comes, or the reader of the output closes it. Returns the exit status."""
     caught: list[int] = []
 

@@ -29,7 +29,7 @@ TOOLS = {
     "broker-api-versions": "list the requests that each broker serves",
     "get-offsets": "print the offsets of partitions",
     "metadata-quorum": "describe and change the quorum of the controllers",
-    "cluster": "print the id of the cluster, unregister a broker, list endpoints",
+    "cluster": "print the id of the cluster, list endpoints and API versions, unregister a node",
     "features": "describe and change finalized features",
     "leader-election": "elect leaders of partitions",
     "reassign-partitions": "move partitions between brokers",

@@ -1,4 +1,4 @@
-"""kafka-cluster: print the id of the cluster, list its endpoints, unregister a broker."""
+"""kafka-cluster: print the id of the cluster, list its endpoints and API versions, unregister a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.kafka.broker_api_versions import print_versions
 from pykbroker.tools.kafka.words import WordParser, add_servers, parsed, with_cluster
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterNode
@@ -19,19 +22,27 @@ def run(words: Sequence[str]) -> int:
     known = {
         "cluster-id": "print the id of the cluster",
         "unregister": "forget a broker",
+        "unregister-controller": "forget a controller",
         "list-endpoints": "list endpoints",
+        "api-versions": "list the requests that each broker or controller serves",
     }
     for name, text in known.items():
         verb = verbs.add_parser(name, help=text, description=text)
         add_servers(verb, controllers=True)
         verb.add_argument("--config", dest="command_config", help=argparse.SUPPRESS)
-        if name == "unregister":
-            verb.add_argument("--id", "-i", type=int, required=True, help="the id of the broker")
+        if name.startswith("unregister"):
+            verb.add_argument("--id", "-i", type=int, required=True, help="the id of the node")
         if name == "list-endpoints":
             verb.add_argument("--include-fenced-brokers", action="store_true", help="fenced brokers, too")
     options = parsed(parser, words)
-    work = {"cluster-id": _print_id, "unregister": _unregister, "list-endpoints": _list}[options.verb]
-    return with_cluster(options, work)
+    work = {
+        "cluster-id": _print_id,
+        "unregister": _unregister,
+        "unregister-controller": _unregister_controller,
+        "list-endpoints": _list,
+        "api-versions": _print_versions,
+    }
+    return with_cluster(options, work[options.verb])
 
 
 def _print_id(cluster: AskedCluster, _: argparse.Namespace) -> int:
@@ -45,6 +56,23 @@ def _print_id(cluster: AskedCluster, _: argparse.Namespace) -> int:
 def _unregister(cluster: AskedCluster, options: argparse.Namespace) -> int:
     cluster.unregister(options.id)
     print(f"Broker {options.id} is no longer registered.")
+    return 0
+
+
+def _unregister_controller(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    try:
+        cluster.unregister_controller(options.id)
+    except AskFailed as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        print("The target cluster does not support the controller unregistration API.")
+        return 0
+    print(f"Controller {options.id} is no longer registered.")
+    return 0
+
+
+def _print_versions(cluster: AskedCluster, _: argparse.Namespace) -> int:
+    print_versions(cluster)
     return 0
 
 

@@ -33,6 +33,13 @@ def test_versions_say_what_is_served_and_what_is_usable() -> None:
     assert lines[-2:] == ["\tUNKNOWN(999): 0 to 1", ")"]
 
 
+def test_versions_of_a_controller_have_the_requests_between_nodes() -> None:
+    of_broker, of_controller = (versions_text(NODES[0], ranges) for ranges in ({}, {52: (0, 2), 78: (0, 0)}))
+    assert "Vote(52)" not in of_broker
+    assert "\tVote(52): 0 to 2 [usable: 2],\n" in of_controller
+    assert "\tShareFetch(78): 0 [unusable: node too old],\n" in of_controller
+
+
 def test_endpoints() -> None:
     header, first, second = endpoints_text(NODES, of_controllers=False).splitlines()
     assert header == "ID         HOST        PORT       RACK       STATE      ENDPOINT_TYPE  "

@@ -1,0 +1,295 @@
+"""Reads records as a member of a share group (KIP-932), over the node's own wire messages.
+
+kafka-python has no share consumer, so this one is small and does what a command needs: it joins, sends heartbeats
+between its fetches, acknowledges the records that its caller has printed, and leaves. Responsible for the membership,
+for the leaders of partitions, for records and for the end. Not responsible for the fields of fetches and
+acknowledgements (share_member_session.py), nor for output.
+
+Invariant: a record is acknowledged only after the caller has asked for the next batch, or has closed the reader with
+`printed_all`. All other records that were acquired are released when the session closes.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from pykbroker.tools.cluster import topics
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.delivered_records import DeliveredRecord, delivered_records
+from pykbroker.tools.cluster.failure import AskFailed, check, failed, timed_out
+from pykbroker.tools.cluster.share_member_session import Acknowledged, MemberSession, SharedPlace, acknowledgements
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.share_acknowledge import ShareAcknowledgeResponse
+from pykbroker_wire.messages.share_fetch import ShareFetchResponse
+from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+#: A signal and the next heartbeat wait for at most this long.
+_WAIT_MS: Final = 200
+_AT_ONCE: Final = 500
+_JOIN_SECONDS: Final = 60.0
+#: between heartbeats until the group has assigned a partition
+_JOINING_MS: Final = 500
+_NOTHING_FOR_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.1
+_JOIN, _LEAVE = 0, -1
+#: ShareFetch has modes of acquisition from this version on (KIP-1206).
+_WITH_MODES: Final = 2
+_SESSION_LOST: Final = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_JOIN_AGAIN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+@dataclass(slots=True, frozen=True)
+class WantedShare:
+    """The records to read, and what becomes of them."""
+
+    group: str
+    topics: Sequence[str]
+    #: the type with which each record is acknowledged, as share_member_session.py has them
+    acknowledgement: int
+    #: None for no limit
+    count: int | None = None
+    #: wait for further records, where the read else ends when nothing has come for a while
+    follows: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class _Delivered:
+    """The acknowledgements of the last batch, by leader."""
+
+    node: int
+    places: Mapping[SharedPlace, Sequence[Acknowledged]]
+
+
+class ShareGroupReader:
+    """`for batch in ShareGroupReader(cluster, wanted).batches(): ...`, then `close()`. Raises AskFailed."""
+
+    def __init__(
+        self, cluster: AskedCluster, wanted: WantedShare, on_refused: Callable[[PartitionName, AskFailed], None]
+    ) -> None:
+        """`on_refused` is called for a partition whose acknowledgements were refused: its records come again."""
+        self._cluster = cluster
+        self._wanted = wanted
+        self._on_refused = on_refused
+        self._member = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        self._epoch = _JOIN
+        self._beat_at = 0.0
+        self._left = wanted.count
+        self._is_stopped = False
+        self._assigned: set[SharedPlace] = set()
+        #: topic id -> name
+        self._names: dict[bytes, str] = {}
+        self._leaders: dict[SharedPlace, int] = {}
+        self._sessions: dict[int, MemberSession] = {}
+        self._delivered: _Delivered | None = None
+
+    def stop(self) -> None:
+        """End before the next batch; a signal handler may call it."""
+        self._is_stopped = True
+
+    def batches(self) -> Iterator[list[DeliveredRecord]]:
+        """Yield batches of records, each of one broker."""
+        give_up_at = time.monotonic() + _JOIN_SECONDS
+        heard_at: float | None = None
+        while not self._has_ended():
+            self._beat_if_due()
+            if not self._assigned:
+                if time.monotonic() >= give_up_at:
+                    raise timed_out(f"Group {self._wanted.group} gave no partition within {_JOIN_SECONDS:g} s.")
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            heard_at = heard_at or time.monotonic()
+            nodes = self._nodes()
+            for node in nodes:
+                # Brokers are asked in turn, so each may keep its request only for a part of the time.
+                if batch := self._fetched(node, _WAIT_MS // len(nodes)):
+                    yield batch
+                    self._acknowledge()
+                    heard_at = time.monotonic()
+                if self._has_ended():
+                    return
+            if not self._wanted.follows and time.monotonic() - heard_at >= _NOTHING_FOR_SECONDS:
+                return
+
+    def close(self, *, printed_all: bool = True) -> None:
+        """Close the sessions and leave the group. `printed_all`: False if the last batch was not printed, so that its
+        records are released and come again."""
+        if printed_all:
+            self._acknowledge()
+        # The end of a connection does the same as these requests, so a broker that does not answer is no failure.
+        for node in list(self._sessions):
+            with suppress(AskFailed):
+                self._close_session(node)
+        if self._epoch != _JOIN:
+            with suppress(AskFailed):
+                self._ask_coordinator(_LEAVE)
+
+    def _has_ended(self) -> bool:
+        return self._is_stopped or self._left == 0
+
+    # -- the membership -----------------------------------------------------------------------------------------------
+
+    def _beat_if_due(self) -> None:
+        if time.monotonic() < self._beat_at:
+            return
+        answer = self._cluster.settled(self._beat)
+        self._epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._assigned = {
+                (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
+            }
+            self._find_leaders()
+        # A group coordinator of Apache Kafka assigns partitions with the second heartbeat.
+        pause_ms = answer.heartbeat_interval_ms if self._assigned else min(_JOINING_MS, answer.heartbeat_interval_ms)
+        self._beat_at = time.monotonic() + pause_ms / 1000
+
+    def _beat(self) -> ShareGroupHeartbeatResponse:
+        answer = self._ask_coordinator(self._epoch)
+        if answer.error_code in _JOIN_AGAIN and self._epoch != _JOIN:
+            self._epoch = _JOIN
+            self._assigned = set()
+            answer = self._ask_coordinator(_JOIN)
+        check(answer.error_code, answer.error_message)
+        return answer
+
+    def _ask_coordinator(self, epoch: int) -> ShareGroupHeartbeatResponse:
+        group = self._wanted.group
+        request = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=self._member,
+            member_epoch=epoch,
+            subscribed_topic_names=list(self._wanted.topics) if epoch == _JOIN else None,
+        )
+        node = self._cluster.coordinators([group])[group]
+        return self._cluster.ask(request, ShareGroupHeartbeatResponse, node=node)
+
+    def _find_leaders(self) -> None:
+        """Ask for the leaders of the topics. A partition without a leader is not fetched until there is one."""
+        self._cluster.settled(self._cluster.refresh)
+        self._names = topics.names_by_id(self._cluster, self._wanted.topics)
+        ids = {name: topic_id for topic_id, name in self._names.items()}
+        self._leaders = {
+            (ids[name], number): leader
+            for (name, number), leader in topics.leaders(self._cluster, self._wanted.topics).items()
+            if name in ids
+        }
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> list[int]:
+        """Return the brokers that lead an assigned partition, or have a session."""
+        leaders = {self._leaders.get(place, -1) for place in self._assigned}
+        if -1 in leaders:
+            time.sleep(_PAUSE_SECONDS)
+            self._find_leaders()
+            leaders = {self._leaders.get(place, -1) for place in self._assigned}
+        return sorted({*leaders, *self._sessions} - {-1})
+
+    def _fetched(self, node: int, max_wait_ms: int) -> list[DeliveredRecord]:
+        """Return the records that a broker has for this member, or none if it has none for a while."""
+        places = [place for place in self._assigned if self._leaders.get(place) == node]
+        if not places:
+            with suppress(AskFailed):
+                self._close_session(node)
+            return []
+        session = self._sessions.setdefault(node, MemberSession(self._wanted.group, self._member))
+        most = _AT_ONCE if self._left is None else min(_AT_ONCE, self._left)
+        try:
+            exactly = self._left is not None and self._cluster.versions(node)[ApiKey.SHARE_FETCH][1] >= _WITH_MODES
+            request = session.fetch(places, max_records=most, exactly=exactly, max_wait_ms=max_wait_ms)
+            answer = self._cluster.ask(request, ShareFetchResponse, node=node)
+            check(answer.error_code, answer.error_message)
+        except AskFailed as error:
+            session.lost()
+            self._begin_again(error)
+            return []
+        session.answered()
+        return self._taken(node, answer)
+
+    def _begin_again(self, error: AskFailed) -> None:
+        """Pause before the next request, or raise an error that does not pass."""
+        if error.code not in _SESSION_LOST and not error.retriable:
+            raise error
+        time.sleep(_PAUSE_SECONDS)
+        self._find_leaders()
+
+    def _taken(self, node: int, answer: ShareFetchResponse) -> list[DeliveredRecord]:
+        """Return the records of an answer, as many as are left to read, and note their acknowledgements."""
+        found: list[DeliveredRecord] = []
+        acknowledged: dict[SharedPlace, list[Acknowledged]] = {}
+        is_stale = False
+        for topic in answer.responses:
+            for one in topic.partitions:
+                if one.error_code:
+                    error = failed(one.error_code, one.error_message)
+                    if not error.retriable:
+                        raise error
+                    is_stale = True
+                    continue
+                place = (topic.topic_id, one.partition_index)
+                left = None if self._left is None else self._left - len(found)
+                records = delivered_records(self._names.get(place[0], ""), one)[:left]
+                # Records after the last one to read stay unacknowledged, and are released at the end.
+                last = records[-1].offset if left is not None and len(records) == left and records else None
+                if left != 0 and one.acquired_records:
+                    offsets = [record.offset for record in records]
+                    kind = self._wanted.acknowledgement
+                    acknowledged[place] = acknowledgements(one.acquired_records, offsets, kind, last)
+                found += records
+        if self._left is not None:
+            self._left -= len(found)
+        if acknowledged:
+            self._delivered = _Delivered(node, acknowledged)
+        if not found:
+            # Only gaps were acquired, so there is nothing that the caller could print before.
+            self._acknowledge()
+        if is_stale:
+            time.sleep(_PAUSE_SECONDS)
+            self._find_leaders()
+        return found
+
+    # -- acknowledgements ---------------------------------------------------------------------------------------------
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the last batch. A refused acknowledgement is no failure of the read, because its records come
+        again."""
+        delivered, self._delivered = self._delivered, None
+        if delivered is None:
+            return
+        session = self._sessions[delivered.node]
+        try:
+            request = session.acknowledge(delivered.places)
+            answer = self._cluster.ask(request, ShareAcknowledgeResponse, node=delivered.node)
+            check(answer.error_code, answer.error_message)
+        except AskFailed as error:
+            session.lost()
+            for place in delivered.places:
+                self._refused(place, error)
+            return
+        session.answered()
+        for topic in answer.responses:
+            for one in topic.partitions:
+                if one.error_code:
+                    place = (topic.topic_id, one.partition_index)
+                    self._refused(place, failed(one.error_code, one.error_message))
+
+    def _refused(self, place: SharedPlace, error: AskFailed) -> None:
+        self._on_refused((self._names.get(place[0], ""), place[1]), error)
+
+    def _close_session(self, node: int) -> None:
+        session = self._sessions.pop(node)
+        if session.is_open:
+            self._cluster.ask(session.acknowledge({}, closes=True), ShareAcknowledgeResponse, node=node)

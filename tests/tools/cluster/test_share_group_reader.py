@@ -1,0 +1,229 @@
+"""A member of a share group, with a cluster whose answers are scripted: what it asks, and when it acknowledges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.failure import AskFailed, failed, no_connection
+from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
+from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import metadata, share_acknowledge, share_fetch, share_group_heartbeat
+from pykbroker_wire.records.batch import build_batch
+
+TOPIC = b"t" * 16
+COORDINATOR = 9
+
+
+def partition(index: int, first: int, last: int, count: int = 1) -> share_fetch.PartitionData:
+    data = build_batch([(None, b"%d" % at, (), at) for at in range(first, last + 1)], base_offset=first)
+    acquired = [share_fetch.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)]
+    return share_fetch.PartitionData(partition_index=index, records=memoryview(data), acquired_records=acquired)
+
+
+#: the partitions of an answer, a failure, or a function that returns the partitions
+Fetched = list[share_fetch.PartitionData] | AskFailed | Callable[[], list[share_fetch.PartitionData]]
+
+
+class Scripted(AskedCluster):
+    """A cluster of brokers that answer fetches with `fetched[node]`, and everything else at once."""
+
+    def __init__(self, leaders: Mapping[int, int]) -> None:
+        self.leaders = dict(leaders)
+        self.assigned = sorted(leaders)
+        self.fetched: dict[int, list[Fetched]] = {}
+        self.acknowledgement_error = 0
+        self.heartbeat_error = 0
+        #: node and message of each request but for metadata
+        self.asked: list[tuple[int | None, Any]] = []
+
+    def refresh(self) -> None:
+        pass
+
+    def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
+        return {ApiKey.SHARE_FETCH: (1, 2)}
+
+    def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
+        return dict.fromkeys(keys, COORDINATOR)
+
+    def settled(self, attempt: Callable[[], Any]) -> Any:
+        return attempt()
+
+    def ask(self, message: Any, answer: Any, *, node: int | None = None, **limits: Any) -> Any:
+        if isinstance(message, metadata.MetadataRequest):
+            leaders = [
+                metadata.MetadataResponsePartition(partition_index=index, leader_id=leader)
+                for index, leader in self.leaders.items()
+            ]
+            return metadata.MetadataResponse(
+                topics=[metadata.MetadataResponseTopic(name="t", topic_id=TOPIC, partitions=leaders)]
+            )
+        self.asked.append((node, message))
+        if isinstance(message, share_group_heartbeat.ShareGroupHeartbeatRequest):
+            return self._beaten(message)
+        if isinstance(message, share_acknowledge.ShareAcknowledgeRequest):
+            rows = [
+                share_acknowledge.PartitionData(
+                    partition_index=one.partition_index, error_code=self.acknowledgement_error
+                )
+                for topic in message.topics
+                for one in topic.partitions
+            ]
+            topic = share_acknowledge.ShareAcknowledgeTopicResponse(topic_id=TOPIC, partitions=rows)
+            return share_acknowledge.ShareAcknowledgeResponse(responses=[topic])
+        found: Fetched = self.fetched[node or 0].pop(0) if self.fetched.get(node or 0) else []
+        if isinstance(found, AskFailed):
+            raise found
+        partitions = found() if callable(found) else found
+        fetched = share_fetch.ShareFetchableTopicResponse(topic_id=TOPIC, partitions=partitions)
+        return share_fetch.ShareFetchResponse(responses=[fetched])
+
+    def _beaten(self, message: share_group_heartbeat.ShareGroupHeartbeatRequest) -> Any:
+        if self.heartbeat_error and message.member_epoch > 0:
+            code, self.heartbeat_error = self.heartbeat_error, 0
+            return share_group_heartbeat.ShareGroupHeartbeatResponse(error_code=code)
+        partitions = share_group_heartbeat.TopicPartitions(topic_id=TOPIC, partitions=self.assigned)
+        return share_group_heartbeat.ShareGroupHeartbeatResponse(
+            member_epoch=message.member_epoch + 1,
+            heartbeat_interval_ms=0,
+            assignment=share_group_heartbeat.Assignment(topic_partitions=[partitions]),
+        )
+
+    def acknowledged(self) -> list[tuple[int | None, int, list[tuple[int, int, list[int]]]]]:
+        """Return the node, the epoch and the ranges of each ShareAcknowledge."""
+        return [
+            (
+                node,
+                message.share_session_epoch,
+                [
+                    (each.first_offset, each.last_offset, each.acknowledge_types)
+                    for topic in message.topics
+                    for one in topic.partitions
+                    for each in one.acknowledgement_batches
+                ],
+            )
+            for node, message in self.asked
+            if isinstance(message, share_acknowledge.ShareAcknowledgeRequest)
+        ]
+
+    def fetch_epochs(self, node: int) -> list[int]:
+        return [
+            message.share_session_epoch
+            for at, message in self.asked
+            if at == node and isinstance(message, share_fetch.ShareFetchRequest)
+        ]
+
+
+def reader(
+    cluster: Scripted, *, count: int | None = None, kind: int = ACCEPT, refused: list[Any] | None = None
+) -> ShareGroupReader:
+    def on_refused(place: PartitionName, error: AskFailed) -> None:
+        assert refused is not None, error
+        refused.append((place, error.code))
+
+    return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=True), on_refused)
+
+
+def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for() -> None:
+    cluster = Scripted({0: 1, 1: 2})
+    cluster.fetched = {1: [[partition(0, 0, 4)]], 2: [[partition(1, 7, 8, 3)]]}
+    share = reader(cluster, kind=REJECT)
+    batches = share.batches()
+    assert [(one.partition, one.offset) for one in next(batches)] == [(0, offset) for offset in range(5)]
+    assert cluster.acknowledged() == []
+    assert [(one.partition, one.offset, one.delivery_count) for one in next(batches)] == [(1, 7, 3), (1, 8, 3)]
+    assert cluster.acknowledged() == [(1, 1, [(0, 4, [REJECT])])]
+    share.close()
+    assert cluster.acknowledged()[1:] == [(2, 1, [(7, 8, [REJECT])]), (1, -1, []), (2, -1, [])]
+    node, left = cluster.asked[-1]
+    assert (node, left.member_epoch, left.subscribed_topic_names) == (COORDINATOR, -1, None)
+
+
+def test_a_batch_that_was_not_printed_is_not_acknowledged() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 4)]]}
+    share = reader(cluster)
+    assert next(share.batches())
+    share.close(printed_all=False)
+    assert cluster.acknowledged() == [(1, -1, [])]
+
+
+def test_no_more_than_the_count_is_acquired_and_acknowledged() -> None:
+    cluster = Scripted({0: 1, 1: 1})
+    cluster.fetched = {1: [[partition(0, 0, 9), partition(1, 0, 9)]]}
+    share = reader(cluster, count=13)
+    assert [len(batch) for batch in share.batches()] == [13]
+    (fetch,) = (message for _, message in cluster.asked if isinstance(message, share_fetch.ShareFetchRequest))
+    assert (fetch.max_records, fetch.share_acquire_mode) == (13, 1)
+    assert cluster.acknowledged() == [(1, 1, [(0, 9, [ACCEPT]), (0, 2, [ACCEPT])])]
+
+
+def test_a_lost_session_begins_again() -> None:
+    cluster = Scripted({0: 1})
+    lost = failed(ErrorCode.SHARE_SESSION_NOT_FOUND)
+    cluster.fetched = {1: [[], [], lost, no_connection("gone"), [partition(0, 0, 0)]]}
+    assert next(reader(cluster).batches())
+    assert cluster.fetch_epochs(1) == [0, 1, 2, 0, 0]
+
+
+def test_a_moved_leader_is_found_and_the_old_session_is_closed() -> None:
+    cluster = Scripted({0: 1})
+
+    def moves() -> list[share_fetch.PartitionData]:
+        cluster.leaders = {0: 2}
+        return [share_fetch.PartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+    cluster.fetched = {1: [moves], 2: [[], [partition(0, 0, 0)]]}
+    assert [one.offset for one in next(reader(cluster).batches())] == [0]
+    assert cluster.acknowledged() == [(1, -1, [])]
+
+
+def test_a_refused_acknowledgement_is_reported() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)], [partition(0, 0, 0, 2)]]}
+    cluster.acknowledgement_error = ErrorCode.INVALID_RECORD_STATE
+    refused: list[Any] = []
+    batches = reader(cluster, refused=refused).batches()
+    assert [one.delivery_count for one in (*next(batches), *next(batches))] == [1, 2]
+    assert refused == [(("t", 0), ErrorCode.INVALID_RECORD_STATE)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_member_that_is_no_longer_known_joins_again(code: ErrorCode) -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[], [partition(0, 0, 0)]]}
+    cluster.heartbeat_error = code
+    assert next(reader(cluster).batches())
+    beats = [
+        (message.member_epoch, message.subscribed_topic_names)
+        for _, message in cluster.asked
+        if isinstance(message, share_group_heartbeat.ShareGroupHeartbeatRequest)
+    ]
+    assert beats[:3] == [(0, ["t"]), (1, None), (0, ["t"])]
+
+
+def test_an_error_that_does_not_pass_ends_the_read() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)]}
+    with pytest.raises(AskFailed, match="Group authorization failed"):
+        next(reader(cluster).batches())
+    denied = share_fetch.PartitionData(partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    cluster.fetched = {1: [[denied]]}
+    with pytest.raises(AskFailed, match="Topic authorization failed"):
+        next(reader(cluster).batches())
+
+
+def test_a_read_that_does_not_follow_ends_when_it_is_stopped() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)], [partition(0, 1, 1)]]}
+    share = reader(cluster)
+    batches = share.batches()
+    next(batches)
+    share.stop()
+    assert list(batches) == []
+    assert cluster.acknowledged() == [(1, 1, [(0, 0, [ACCEPT])])]
