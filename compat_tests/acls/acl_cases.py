@@ -55,7 +55,8 @@ class Case:
     listeners; by default all that serve the API. `from_version`: the first version that has the subject of the row.
     `doomed`: DOOMED exists each time. `alone`: on a connection that is not used again. `own_records`: a read of the
     metadata log, for which the test compares only whether it succeeded. `kafka_fails`: the reason why Apache Kafka
-    4.3.1 answers UNKNOWN_SERVER_ERROR to clients with permission; pykbroker has an answer for them."""
+    4.3.1 answers UNKNOWN_SERVER_ERROR to clients with permission; pykbroker has an answer for them. `before`: a request
+    of the same client that is sent each time before, in the same version, and not compared."""
 
     key: ApiKey
     values: Values
@@ -67,6 +68,7 @@ class Case:
     alone: bool = False
     own_records: bool = False
     kafka_fails: str = ""
+    before: tuple[ApiKey, Values] | None = None
 
     @property
     def name(self) -> str:
@@ -476,6 +478,31 @@ CASES: Final[tuple[Case, ...]] = (
         },
         (GROUP,),
         "without a session",
+    ),
+    Case(
+        K.SHARE_ACKNOWLEDGE,
+        {
+            "group_id": MINE,
+            "member_id": CLIENT,
+            "share_session_epoch": 1,
+            "topics": [
+                {
+                    "topic_id": f"id:{name}",
+                    "partitions": [
+                        {
+                            "partition_index": 0,
+                            "acknowledgement_batches": [
+                                {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+                            ],
+                        }
+                    ],
+                }
+                for name in (MINE, OTHER)
+            ],
+        },
+        (GROUP, TOPIC),
+        "in a session",
+        before=(K.SHARE_FETCH, {"group_id": MINE, "member_id": CLIENT, "topics": []}),
     ),
     # The states of share groups, which brokers keep at share coordinators.
     *(

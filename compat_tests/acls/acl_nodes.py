@@ -92,7 +92,11 @@ class GuardedNode:
     def send(self, client: AclClient, on: On, case: Case, version: int) -> None:
         if case.doomed:
             self._make_topics(DOOMED)
-        values = _for_client(case.values, f"{client.name}.{version}.{on.name}".lower())
+        name = f"{client.name}.{version}.{on.name}".lower()
+        values = _for_client(case.values, name)
+        if case.before is not None:
+            key, asked = case.before
+            self._answer(client, on, build(APIS[key].name, version, _for_client(asked, name), self.topic_ids), version)
         self._send(client, on, build(APIS[case.key].name, version, values, self.topic_ids), version)
 
     def receive(self, client: AclClient, on: On, case: Case, version: int) -> Step:

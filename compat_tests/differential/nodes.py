@@ -27,8 +27,11 @@ CONFIG = {
     "group.share.assignment.interval.ms": "0",
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.min.session.timeout.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
     "group.share.max.size": "3",
     "share.coordinator.state.topic.num.partitions": "3",
+    # A script waits until its topic is compacted.
+    "log.cleaner.backoff.ms": "200",
 }
 # Features that pykbroker does not serve yet are finalised on neither side, because Kafka's answers depend on them.
 RELEASE = "4.3-IV0"

@@ -145,6 +145,16 @@ class Session:
         wire.client_id = client_id
         wire.send_bytes(wire.frame(request, version))
 
+    def send_together(self, requests: Iterable[TopLevel], *, link: str = "") -> None:
+        """Send requests in one write, without waiting."""
+        wire = self._link(link)
+        wire.client_id = CLIENT_ID
+        wire.send_bytes(b"".join(wire.frame(request) for request in requests))
+
+    def hang_up(self, link: str) -> None:
+        """Close a connection. The next request on this link is sent on a new one."""
+        self._links.pop(link).close()
+
     def receive(
         self, label: str, request: TopLevel, version: int | None = None, *, link: str = "", closes: bool = False
     ) -> Any:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from pykbroker.fetches.share_acquisitions import ShareAcquisitions
 from pykbroker.fetches.share_answer import share_answer
 from pykbroker.net.promise import Promise
-from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
     from pykbroker.dispatch.context import BrokerContext
@@ -65,15 +63,10 @@ class ShareFetchOutcome:
         if plan.is_final:
             leaders.close_session(plan.session)
         elif self.promise.cancelled() or not plan.is_current(leaders.sessions):
-            # The client has gone, or has sent another request of this session. Only the later one is answered with
-            # records. The session of a client that has gone may live on, because it belongs to another connection.
+            # The client has gone, or its session has ended. The session of a client that has gone may live on, because
+            # it belongs to another connection. The answer has no records, and no error, as in Apache Kafka.
             self._acquisitions.give_back()
-            self.promise.set_result(
-                ShareFetchResponse(
-                    error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH, acquisition_lock_timeout_ms=lock_duration_ms
-                )
-            )
-            return
+            self._acquisitions = ShareAcquisitions(plan)
         self._acquisitions.count(services.replicas.topic_metrics)
         self.promise.set_result(
             share_answer(

@@ -1,7 +1,7 @@
 """The plan of a ShareFetch: the share session of the member, and the partitions that it reads (KIP-932).
 
 Responsible for the session of a request. Not responsible for partitions, logs and locks. While a fetch waits, its plan
-does not change; a later request of the member makes it obsolete (`is_current`).
+does not change. It is obsolete when its session has ended (`is_current`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class ShareFetchPlan:
     request: ShareFetchRequest
     member: SessionMember
     session: ShareSession
-    #: the epoch of the session after the request was taken
-    session_epoch: int
     members: dict[SessionKey, SessionPartition]
     is_full: bool
     is_final: bool
@@ -55,8 +53,9 @@ class ShareFetchPlan:
         return self.request.max_records > 0 and self.request.max_bytes > 0
 
     def is_current(self, sessions: ShareSessions) -> bool:
-        """Return False if the session has ended, or if the member has sent another request since."""
-        return sessions.peek(self.member) is self.session and self.session.epoch == self.session_epoch
+        """Return False if the session has ended. A later request of the same session makes no difference: a client may
+        send it without waiting, and gets an answer to each."""
+        return sessions.peek(self.member) is self.session
 
 
 def plan_share_fetch(
@@ -96,7 +95,6 @@ def plan_share_fetch(
         request,
         member,
         session,
-        session.epoch,
         members,
         is_full=epoch == INITIAL_EPOCH,
         is_final=epoch == FINAL_EPOCH,

@@ -58,7 +58,7 @@ class WaitingShareFetch:
         acquisitions = ShareAcquisitions(plan)
         is_cancelled = self._answer is not None and self._answer.done()
         if is_cancelled or not plan.is_current(services.share_leaders.sessions):
-            # The client has gone, or has sent another request. It would never get what is acquired here.
+            # The client has gone, or its session has ended. It would never get what is acquired here.
             return acquisitions
         limit = min(plan.request.max_bytes, services.replicas.fetch_max_bytes)
         reads = read_partitions(plan, reader, services, limit, wait=wait)

@@ -18,6 +18,9 @@ from typing import Final, TypeVar
 
 K = TypeVar("K")
 
+#: The most addresses whose ranges are remembered. All are forgotten then, and when the ranges change.
+MOST_REMEMBERED: Final = 10_000
+
 _IPV4_RANGE: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
 _IPV6_RANGE: Final = re.compile(r"(\[?)([0-9a-fA-F:.]+)(?:%[^/\]]+)?(\]?)/([+-]?[0-9]{1,9})")
 _BITS: Final = {4: 32, 6: 128}
@@ -93,6 +96,8 @@ class HostRanges:
         self._used: Counter[str] = Counter()
         #: (IP version, length of a prefix) -> the number of ranges with it
         self._lengths: Counter[tuple[int, int]] = Counter()
+        #: the answers of `containing`, because a client asks for many resources from one address
+        self._found: dict[str, tuple[str, ...]] = {}
 
     def add(self, host: str) -> None:
         """Note a range. Do nothing for any other host."""
@@ -108,6 +113,7 @@ class HostRanges:
             version, first, length = parse_range(host)
         except NoRange:
             return
+        self._found.clear()
         _add(self._used, _text(version, first, length), change)
         _add(self._lengths, (version, length), change)
 
@@ -115,6 +121,14 @@ class HostRanges:
         """Return the keys of the ranges that contain this address, which is written as by `java_address`."""
         if not self._lengths:
             return ()
+        found = self._found.get(host)
+        if found is None:
+            if len(self._found) >= MOST_REMEMBERED:
+                self._found.clear()
+            found = self._found[host] = self._look_up(host)
+        return found
+
+    def _look_up(self, host: str) -> tuple[str, ...]:
         try:
             # The zone of a link-local address (`fe80::1%eth0`) does not count.
             parsed = IPv6Address(host.partition("%")[0]) if ":" in host else IPv4Address(host)

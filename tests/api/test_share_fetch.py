@@ -406,7 +406,8 @@ def test_a_wait_ends_with_its_request(half: ShareHalf) -> None:
     assert not any(leader.fetch_waiters for leader in half.leaders)
 
 
-def test_what_was_acquired_for_a_request_that_is_not_the_last_is_given_back(half: ShareHalf) -> None:
+def test_what_was_acquired_for_a_session_that_has_ended_is_given_back(half: ShareHalf) -> None:
+    """The acknowledgements of its request are answered."""
     partition = half.create()
     half.write(partition, 2)
     half.fetch(fetches(0))
@@ -414,21 +415,47 @@ def test_what_was_acquired_for_a_request_that_is_not_the_last_is_given_back(half
     half.write(partition, 2)
     half.keeper.waits = True
     earlier = waits(half.fetch(fetches(epoch=1, acks={0: [(0, 1, ACCEPT)]})))
-    half.fetch(fetches(epoch=2))
+    half.fetch(fetches(0, max_records=0))
     half.keeper.answer()
-    assert came(earlier).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    answer = came(earlier)
+    assert answer.error_code == NONE
+    assert acquired(answer) == {0: []}
+    assert answer.responses[0].partitions[0].acknowledge_error_code == NONE
     assert acquired(half.fetch(fetches(epoch=1, member_id="n"))) == {0: [(2, 3, 1)]}
 
 
-def test_a_later_request_of_the_session_gets_the_records(half: ShareHalf) -> None:
+def test_two_fetches_of_a_session_that_wait_are_both_answered(half: ShareHalf) -> None:
+    """As in Apache Kafka, the earlier one gets the records."""
     partition = half.create()
     half.fetch(fetches(0))
     earlier = waits(half.fetch(fetches(epoch=1, max_wait_ms=500)))
     later = waits(half.fetch(fetches(epoch=2, max_wait_ms=500)))
     half.write(partition, 2)
-    assert came(earlier).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert acquired(came(earlier)) == {0: [(0, 1, 1)]}
     half.loop.advance(0.6)
-    assert acquired(came(later)) == {0: [(0, 1, 1)]}
+    answer = came(later)
+    assert (answer.error_code, acquired(answer)) == (NONE, {})
+
+
+def test_a_fetch_that_waits_stays_when_its_session_acknowledges(half: ShareHalf) -> None:
+    partition = half.create()
+    half.write(partition, 2)
+    half.fetch(fetches(0))
+    waiting = waits(half.fetch(fetches(epoch=1, max_wait_ms=500)))
+    assert half.acknowledge(acknowledges({0: [(0, 1, ACCEPT)]}, epoch=2)).error_code == NONE
+    assert not waiting.done()
+    half.write(partition, 2)
+    assert acquired(came(waiting)) == {0: [(2, 3, 1)]}
+
+
+def test_a_fetch_that_waits_while_its_session_is_closed_is_empty(half: ShareHalf) -> None:
+    half.create()
+    half.fetch(fetches(0))
+    waiting = waits(half.fetch(fetches(epoch=1, max_wait_ms=500)))
+    half.fetch(fetches(epoch=-1))
+    half.loop.advance(0.6)
+    answer = came(waiting)
+    assert (answer.error_code, answer.responses) == (NONE, [])
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker.security.acl import java_address
-from pykbroker.security.host_ranges import HostRanges, NoRange, host_key, parse_range
+from pykbroker.security.host_ranges import MOST_REMEMBERED, HostRanges, NoRange, host_key, parse_range
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,27 @@ def test_the_ranges_that_contain_an_address(
     networks += [IPv6Network(one, strict=False) for one in sixes]
     texts = [f"{IPv4Address(one)}/{length}" for one, length in fours]
     texts += [f"{IPv6Address(one)}/{length}" for one, length in sixes]
-    ranges = HostRanges()
-    for text in texts:
-        ranges.add(text)
-    for text in texts[:gone]:
-        ranges.remove(text)
     near = [*networks, IPv4Network("10.0.0.0/8")]
     of = data.draw(st.sampled_from(near))
     address = of[data.draw(st.integers(0, of.num_addresses - 1))]
+    ranges = HostRanges()
+    for text in texts:
+        ranges.add(text)
+        # The answer is remembered, and must not outlive a change.
+        ranges.containing(java_address(str(address)))
+    for text in texts[:gone]:
+        ranges.remove(text)
+        ranges.containing(java_address(str(address)))
     expected = {host_key(text) for text, one in zip(texts[gone:], networks[gone:], strict=True) if address in one}
     assert set(ranges.containing(java_address(str(address)))) == expected
     for text in texts[gone:]:
         ranges.remove(text)
     assert vars(ranges) == vars(HostRanges())
+
+
+def test_so_many_addresses_are_remembered() -> None:
+    ranges = HostRanges()
+    ranges.add("10.0.0.0/8")
+    for number in range(2 * MOST_REMEMBERED + 1):
+        assert ranges.containing(str(IPv4Address(10 << 24 | number))) == ("4:a000000/8",)
+    assert len(ranges._found) == 1
