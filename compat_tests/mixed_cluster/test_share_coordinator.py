@@ -15,6 +15,7 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.members import Cluster, Member
+from compat_tests.mixed_cluster.share_leader_moves import leaders_move
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import read_share_group_state as reading
 from pykbroker_wire.messages import read_share_group_state_summary as summing
@@ -46,6 +47,8 @@ SETTINGS = {
     "share.coordinator.state.topic.prune.interval.ms": "1000",
     "share.coordinator.cold.partition.snapshot.interval.ms": "2000",
     "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
 }
 #: The answers while a coordinator is found or loads.
@@ -66,12 +69,17 @@ def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
     with new_cluster(members, settings=SETTINGS) as made:
         made.start_all()
         made.serving(KAFKA, OURS)
-        with Wire(made.address(OURS)) as wire:
-            for kind, key in ((GROUP, "any"), (SHARE, "any:AAAAAAAAAAAAAAAAAAAAAQ:0")):
-                request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-                eventually(f"coordinator {kind}", lambda: not wire.call(request).coordinators[0].error_code)  # noqa: B023
+        until_coordinators(made)
         made.move(OFFSETS, KAFKA)
         yield made
+
+
+def until_coordinators(cluster: Cluster) -> None:
+    """Wait until groups and share partitions have coordinators."""
+    with Wire(cluster.address(OURS)) as wire:
+        for kind, key in ((GROUP, "any"), (SHARE, "any:AAAAAAAAAAAAAAAAAAAAAQ:0")):
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            eventually(f"coordinator {kind}", lambda: not wire.call(request).coordinators[0].error_code)  # noqa: B023
 
 
 class Kept(NamedTuple):
@@ -304,6 +312,12 @@ def test_the_leader_is_fenced_when_it_moves(cluster: Cluster, partition: SharePa
     after = partition.kept()
     assert after.leader_epoch > before.leader_epoch
     assert after.start > before.start
+
+
+def test_the_leader_moves_between_both(cluster: Cluster) -> None:
+    """Also while it is killed and restarted as a leader of pykbroker. test_share_leaders.py has the same for a leader
+    of Apache Kafka."""
+    leaders_move(cluster, "leaders", (OFFSETS, SHARES), moves=(OURS, KAFKA, OURS), ends=(OURS,))
 
 
 # -- the coordinator of the groups ------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
     "upgrade": (*levels.POLICY_SCRIPTS["upgrade"], rebalances.full_classic_group),
     "min isr": min_isr.SCRIPTS,
     "directories": directories.SCRIPTS,
-    "downgrade": levels.POLICY_SCRIPTS["downgrade"],
+    "downgrade": (*levels.POLICY_SCRIPTS["downgrade"], share_states.deleted_share_states),
 }
 SCRIPTS: dict[str, Callable[[Session], None]] = {
     script.__name__: script for scripts in BY_KIND.values() for script in scripts

@@ -1,4 +1,5 @@
 """The requests to share coordinators, for a topic that does not exist: what each refuses before it looks at any state.
+And what becomes of the states when their own topic is deleted.
 
 compat_tests/mixed_cluster/test_share_coordinator_answers.py asks for states that exist.
 """
@@ -7,6 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compat_tests.differential.scripts.asking_shares import (
+    ACCEPT,
+    make_share_group,
+    share_summary,
+    until_share_coordinator,
+    write_batch,
+)
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages import (
     delete_share_group_state,
@@ -15,8 +23,10 @@ from pykbroker_wire.messages import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.primitives import TopLevel
 
+_STATES = "__share_group_state"
 _NOBODYS_TOPIC = bytes(range(1, 17))
 
 
@@ -66,6 +76,24 @@ def share_states_of_nobody(s: Session) -> None:
         s.each("no group", lambda v, make=make: make("", [0]))  # type: ignore[misc]
         s.each("no partitions", lambda v, make=make: make(s.name("g"), []))  # type: ignore[misc]
         s.each("an unknown topic", lambda v, make=make: make(s.name("g"), [0]))  # type: ignore[misc]
+
+
+def deleted_share_states(s: Session) -> None:
+    """The topic of the states is deleted while a member has acquired records. It runs last on its nodes."""
+    topic = s.make_topic()
+    member = make_share_group(s, topic)()
+    topic_id, group = s.topic_id(topic), s.name("g")
+    write_batch(s, topic, 4)
+    member.fetch("acquires", 0)
+    member.acknowledge("accepts", {0: [(0, 0, [ACCEPT])]})
+    s.call("deleted", DeleteTopicsRequest(topics=[DeleteTopicState(name=_STATES)], timeout_ms=20_000))
+    s.until_gone(_STATES)
+    until_share_coordinator(s, topic_id, group)
+    s.call("made again", share_summary(topic_id, group))
+    member.acknowledge("accepts after the deletion", {0: [(1, 1, [ACCEPT])]})
+    member.fetch("fetches", max_wait_ms=50)
+    member.fetch("opens anew", 0, share_session_epoch=0, max_wait_ms=50)
+    s.call("stored", share_summary(topic_id, group))
 
 
 SCRIPTS = (share_states_of_nobody,)
