@@ -3,8 +3,8 @@
 It returns the start offsets of share groups, as share coordinators have them. A group, a topic or a partition without a
 state is no error, and its start offset is -1. The error is UNSUPPORTED_VERSION while share.version is 0.
 
-Equal entries of a request share one answer, which stands at the place of each. Apache Kafka asks share coordinators for
-each entry, and the answers are the same.
+An entry that a request repeats is answered once, at its first place. Apache Kafka asks share coordinators for each
+entry and repeats the answer, which may have gigabytes then.
 """
 
 from __future__ import annotations
@@ -27,14 +27,11 @@ from pykbroker_wire.messages.describe_share_group_offsets import (
 
 
 def handle(ctx: BrokerContext, request: DescribeShareGroupOffsetsRequest) -> Later[DescribeShareGroupOffsetsResponse]:
-    entries = [_entry(group) for group in request.groups]
-    distinct = dict(zip(entries, request.groups, strict=True))
-
-    def in_order(found: list[DescribeShareGroupOffsetsResponseGroup]) -> DescribeShareGroupOffsetsResponse:
-        answers = dict(zip(distinct, found, strict=True))
-        return DescribeShareGroupOffsetsResponse(groups=[answers[entry] for entry in entries])
-
-    return then(gather([_group(ctx, group) for group in distinct.values()]), in_order)
+    distinct: dict[tuple[object, ...], DescribeShareGroupOffsetsRequestGroup] = {}
+    for group in request.groups:
+        distinct.setdefault(_entry(group), group)
+    found = gather([_group(ctx, group) for group in distinct.values()])
+    return then(found, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
 
 
 def _entry(group: DescribeShareGroupOffsetsRequestGroup) -> tuple[object, ...]:

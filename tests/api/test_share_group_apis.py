@@ -445,7 +445,7 @@ def test_offsets_are_described_with_their_lag(node: ShareNode) -> None:
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["now", "later"])
-def test_a_group_that_is_described_many_times_is_asked_for_once(node: ShareNode, waits: bool) -> None:
+def test_a_group_that_is_described_many_times_is_answered_once(node: ShareNode, waits: bool) -> None:
     emptied(node)
     node.ask(alter_share_group_offsets.handle, alter({("t", 1): 7}))
     node.share_coordinators.waits = waits
@@ -464,7 +464,7 @@ def test_a_group_that_is_described_many_times_is_asked_for_once(node: ShareNode,
         (group.group_id, [one.partition_index for topic in group.topics for one in topic.partitions])
         for group in answer.groups
     ]
-    assert found == [*expected, *expected[::-1]] * 1_000
+    assert found == expected
     places = [(group, TOPIC_ID, partition) for group, partitions in expected for partition in partitions]
     assert sorted(node.share_coordinators.summaries) == sorted(places)
 

@@ -1,6 +1,6 @@
 """Hostile members of share groups on a whole node: long lists of acknowledgements, and more sessions than there may be.
 
-Nothing that a member sends keeps the loop for long, and every refusal has an error of Apache Kafka.
+A request of a member never keeps the loop for long. Every refusal has an error of Apache Kafka.
 """
 
 from __future__ import annotations
