@@ -15,6 +15,7 @@ from pykbroker.config.per_group import PerGroup
 from pykbroker.coordinator.group.share.share_lag import EndsOfLeaders, PartitionByName
 from pykbroker.metadata.features import share_version
 from pykbroker.metadata.image import ConfigResource
+from pykbroker.share_leaders.dead_letters import NoDeadLetters
 from pykbroker.share_leaders.leader_configs import leader_config
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_persister.group_share_states import GroupShareStates
@@ -66,6 +67,7 @@ class ShareParts:
             self.persister,
             configs.of,
             find_start,
+            NoDeadLetters(),
             config.int("group.share.max.share.sessions"),
         )
 

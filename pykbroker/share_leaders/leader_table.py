@@ -1,9 +1,9 @@
 """The leaders of share partitions on one broker, and the sessions of members that read them.
 
 Responsible for the leaders that exist. There is one for each group and partition from the first fetch on. It ends when
-this broker no longer leads the partition in the same epoch, or when the group has no session here any longer. Also
-responsible for what the end of a session releases. Not responsible for the leaders' states (share_partition_leader.py),
-nor for requests (fetches/).
+this broker no longer leads the partition in the same epoch, or when the group has no session here any longer and its
+dead letters are written. Also responsible for what the end of a session releases. Not responsible for the leaders'
+states (share_partition_leader.py), nor for requests (fetches/).
 
 No sockets: connections are any objects. The metadata comes as calls.
 """
@@ -24,6 +24,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
+    from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
     from pykbroker.share_partitions.delivery_states import ShareLimits
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K")
 L = TypeVar("L")
 
-#: A node that stops waits at most this long until the locks of its sessions are released.
+#: A node that stops waits at most this long until the locks of its sessions are released and dead letters written.
 CLOSE_SECONDS: Final = 5.0
 
 
@@ -46,13 +47,17 @@ class ShareLeaders:
         keeper: StateKeeper,
         config_of: Callable[[str], ShareLeaderConfig],
         find_start: Callable[[Partition, str], Promise],
+        dead_letters: DeadLetterWriter,
         most_sessions: int,
     ) -> None:
         """`keeper` is the persister. `config_of` returns the present configuration of a group (`PerGroup.of` with
-        `leader_config`). `find_start` is `StartOffsets.find`. `most_sessions` is group.share.max.share.sessions."""
+        `leader_config`). `find_start` is `StartOffsets.find`. `dead_letters` writes dead letters for all groups.
+        `most_sessions` is group.share.max.share.sessions."""
         self.sessions = ShareSessions(most_sessions, lambda group, place: self.find(group, *place) is not None)
         self._loop = loop
-        self._services = LeaderServices(loop, keeper, config_of, find_start, self._left)
+        self._services = LeaderServices(
+            loop, keeper, config_of, find_start, dead_letters, self._left, self._letters_ended
+        )
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}
         self._by_partition: dict[SessionPartitionId, dict[str, SharePartitionLeader]] = {}
         #: how many sessions of each group have ended whose releases have no outcome yet
@@ -106,13 +111,14 @@ class ShareLeaders:
         if self.find(group, *place) is leader:
             _remove(self._by_group, group, place)
             _remove(self._by_partition, place, group)
+            self._note_closed()
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def end_session(self, ended: EndedSession) -> Promise:
         """Release the locks of a session that is over. Return a promise of the error of each partition, which is
         UNKNOWN_TOPIC_OR_PARTITION where the group has no leader. If it was the group's last session here, its leaders
-        are dropped when the releases have their outcome."""
+        are dropped when the releases have their outcome, and their dead letters are written."""
         return self._end_sessions([ended])[0]
 
     def close_session(self, session: ShareSession) -> None:
@@ -155,11 +161,25 @@ class ShareLeaders:
         self._ending[group] -= 1
         if not self._ending[group]:
             del self._ending[group]
-            if not self.sessions.has_group(group):
-                for leader in list(self._by_group.get(group, {}).values()):
-                    leader.end()
+            self._drop(group)
         promise.set_result(errors)
-        if self._closed is not None and not self._ending and not self._closed.done():
+        self._note_closed()
+
+    def _letters_ended(self, leader: SharePartitionLeader) -> None:
+        if leader.key.group_id not in self._ending:
+            self._drop(leader.key.group_id)
+        self._note_closed()
+
+    def _drop(self, group: str) -> None:
+        """End the leaders of a group that has no session here. A leader with dead letters on their way stays, because
+        nothing would go on with them before a member of the group comes back."""
+        if not self.sessions.has_group(group):
+            for leader in list(self._by_group.get(group, {}).values()):
+                if leader.letters.is_idle:
+                    leader.end()
+
+    def _note_closed(self) -> None:
+        if self._closed is not None and not self._is_closing and not self._closed.done():
             self._closed.set_result(None)
 
     # -- the node -----------------------------------------------------------------------------------------------------
@@ -177,12 +197,12 @@ class ShareLeaders:
     def close(self) -> asyncio.Future[None]:
         """End all sessions, and refuse new ones. Clients may come back before the leaderships have moved, and the
         release of what they would lock can perhaps no longer be stored. Return a future that is done when the releases
-        have their outcome, or after CLOSE_SECONDS. The persister and its connections, and the listener for a share
-        coordinator on this node, close after this."""
+        have their outcome and the dead letters are written, or after CLOSE_SECONDS. The persister and its connections,
+        and the listener for a share coordinator on this node, close after this."""
         self.turn_off()
         self.sessions.refuse_new()
         closed: asyncio.Future[None] = self._loop.create_future()
-        if self._ending:
+        if self._is_closing:
             self._closed = closed
             timer = self._loop.call_later(CLOSE_SECONDS, self._give_up)
             closed.add_done_callback(lambda _: timer.cancel())
@@ -190,9 +210,17 @@ class ShareLeaders:
             closed.set_result(None)
         return closed
 
+    @property
+    def _is_closing(self) -> bool:
+        """True until all releases have their outcome, and no leader has dead letters."""
+        return bool(self._ending or self._by_group)
+
     def _give_up(self) -> None:
-        count = sum(self._ending.values())
-        logger.warning("The locks of %d share sessions could not be released before the stop", count)
+        if self._ending:
+            count = sum(self._ending.values())
+            logger.warning("The locks of %d share sessions could not be released before the stop", count)
+        if letters := sum(not leader.letters.is_idle for leader in self):
+            logger.warning("Dead letters of %d share partitions were not written before the stop", letters)
         for leader in list(self):
             leader.end()
         if self._closed is not None and not self._closed.done():

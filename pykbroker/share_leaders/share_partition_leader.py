@@ -2,8 +2,8 @@
 SharePartition, and its part of SharePartitionManager).
 
 Responsible for driving the machine (share_partitions/): it loads the state, writes changes to the share coordinator,
-answers when they are written, ends locks at their time, and wakes the fetches that wait. Not responsible for reading
-the log (fetches/), nor for the choice of the leaders that exist (leader_table.py).
+answers when they are written, and ends locks at their time. It has dead letters written, and wakes the fetches that
+wait. Not responsible for reading the log (fetches/), nor for the choice of the leaders that exist (leader_table.py).
 
 A leader object belongs to one leader epoch of the partition. It never becomes active again: the next fetch makes a new
 one, which reads the state anew.
@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Protocol
 from pykbroker.net.promise import Promise
 from pykbroker.replica.parked import FetchWaiter, Isolation
 from pykbroker.share_leaders.change_turns import ChangeTurns
+from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
+from pykbroker.share_leaders.lock_timer import LockTimer
 from pykbroker.share_leaders.state_load import LoadedState, StateLoad
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -34,6 +36,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
     from pykbroker.replica.partition import Partition
+    from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
     from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
     from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
@@ -70,8 +73,11 @@ class LeaderServices:
     config_of: Callable[[str], ShareLeaderConfig]
     #: returns a promise of the offset at which a group starts (`StartOffsets.find`)
     find_start: Callable[[Partition, str], Promise]
+    dead_letters: DeadLetterWriter
     #: called once for each leader, when it is no longer to be found
     left: Callable[[SharePartitionLeader], None]
+    #: called when all dead letters of a leader are written, and their records archived
+    letters_ended: Callable[[SharePartitionLeader], None]
 
 
 class SharePartitionLeader:
@@ -94,6 +100,7 @@ class SharePartitionLeader:
         "fetch_waiters",
         "key",
         "leader_epoch",
+        "letters",
         "machine",
         "partition",
         "state",
@@ -115,7 +122,11 @@ class SharePartitionLeader:
         self._state_epoch = -1
         self._is_start_stored = True
         self._start_write: Promise | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = LockTimer(services.loop, self._expire)
+        #: the dead letters that are not written yet
+        self.letters = DeadLetterFlow(
+            services.loop, key, services.dead_letters, self._archive, lambda: services.letters_ended(self)
+        )
         self._changes = ChangeTurns(services.loop)
         self._wakes = FetchWakes(services.loop, self.fetch_waiters, self._may_get_more)
         partition.fetch_waiters[self] = None
@@ -136,6 +147,7 @@ class SharePartitionLeader:
             return
         self.machine, self._state_epoch, self._is_start_stored = found
         self._become(LeaderState.ACTIVE)
+        self.letters.add(self.machine.unfinished_letters(self.limits))
         self.store_start()
         self._wakes.soon()
 
@@ -170,9 +182,8 @@ class SharePartitionLeader:
         self._become(state)
         self.error = error
         self.partition.fetch_waiters.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
+        self.letters.stop()
         self._load.cancel()
         self._services.left(self)
         self._wakes.soon()
@@ -190,7 +201,10 @@ class SharePartitionLeader:
     @property
     def limits(self) -> ShareLimits:
         """The present limits of the group."""
-        return self._config.limits
+        limits = self._config.limits
+        if self._services.dead_letters.is_wanted(self.key.group_id):
+            return limits._replace(dead_letters=True)
+        return limits
 
     @property
     def read_committed(self) -> bool:
@@ -199,15 +213,16 @@ class SharePartitionLeader:
 
     def can_acquire(self) -> bool:
         """Return True if a fetch may acquire records: the leader is active, the start of the group is stored, and there
-        is room for locks."""
-        return self.state is LeaderState.ACTIVE and self._is_start_stored and self.machine.can_acquire(self.limits)
+        is room for locks and for dead letters."""
+        is_ready = self.state is LeaderState.ACTIVE and self._is_start_stored and self.letters.has_room
+        return is_ready and self.machine.can_acquire(self._config.limits)
 
     def acquire(self, ask: Acquire) -> list[AcquiredRange]:
         """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
         in which the log was read from `next_fetch_offset` on."""
         assert self._is_start_stored
-        found = self.machine.acquire(ask, self.limits, self._now_ms())
-        self._set_timer()
+        found = self.machine.acquire(ask, self._config.limits, self._now_ms())
+        self._timer.set(self.machine.next_expiry_ms())
         return found
 
     def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
@@ -273,6 +288,11 @@ class SharePartitionLeader:
             # The write was sent before. Its outcome counts, although this state no longer does.
             promise.set_result(error)
             return
+        if not write.is_awaited:
+            # Its records have their states whatever its outcome is.
+            self.letters.add(write.dead)
+            promise.set_result(error)
+            return
         change = self.machine.persisted(write, error is ErrorCode.NONE, self.limits, self._now_ms())
         self._changes.finish(change, partial(self._settled, promise, error))
 
@@ -283,9 +303,18 @@ class SharePartitionLeader:
         promise.set_result(error)
 
     def _after(self, change: StateChange) -> None:
-        self._set_timer()
+        self._timer.set(self.machine.next_expiry_ms())
+        self.letters.add(change.dead)
         if change.frees:
             self._wakes.soon()
+
+    def _archive(self, ranges: Sequence[tuple[int, int]]) -> Promise:
+        """Archive records whose dead letters are written or given up. Return a promise as `acknowledge` does."""
+        promise = Promise()
+        self._changes.finish(self.machine.archive(ranges), partial(self._changed, promise))
+        # There is room again for letters that wait.
+        self._wakes.soon()
+        return promise
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -312,25 +341,12 @@ class SharePartitionLeader:
         # Not rounded down: the timer of 16150 ms fires at 16.15 s, which are 16149.999 ms, and would set itself again.
         return round(self._services.loop.time() * 1000)
 
-    def _set_timer(self) -> None:
-        due_ms = self.machine.next_expiry_ms()
-        if due_ms is None:
-            return
-        due = due_ms / 1000
-        if self._timer is not None:
-            # A timer that fires too early sets itself again.
-            if self._timer.when() <= due:
-                return
-            self._timer.cancel()
-        self._timer = self._services.loop.call_at(due, self._expire)
-
     def _expire(self) -> None:
-        self._timer = None
         write = self.machine.expire(self.limits, self._now_ms())
         if write is not None:
-            self._write(write).add_done_callback(self._take_outcome)
+            self._write(write).add_done_callback(partial(self._written, write, Promise()))
             self._wakes.now()
-        self._set_timer()
+        self._timer.set(self.machine.next_expiry_ms())
 
     # -- the partition ------------------------------------------------------------------------------------------------
 

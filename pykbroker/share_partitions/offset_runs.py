@@ -19,6 +19,7 @@ from typing import Final
 
 from pykbroker.share_partitions.delivery_states import (
     ACQUIRED,
+    ARCHIVING,
     AVAILABLE,
     DELIVERED,
     MOST_DELIVERIES,
@@ -37,8 +38,9 @@ MOST_TRACKED: Final = 65_536
 
 _AVAILABLE_RUN: Final = re.compile(rb"\x00+")
 _ACQUIRED_RUN: Final = re.compile(rb"\x01+")
+_ARCHIVING_RUN: Final = re.compile(rb"\x03+")
 _FINAL: Final = re.compile(rb"[\x02\x04]*")
-_STATE_RUNS: Final = {AVAILABLE: _AVAILABLE_RUN, ACQUIRED: _ACQUIRED_RUN}
+_STATE_RUNS: Final = {AVAILABLE: _AVAILABLE_RUN, ACQUIRED: _ACQUIRED_RUN, ARCHIVING: _ARCHIVING_RUN}
 
 
 def equal_runs(values: array[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -157,8 +159,8 @@ class InFlightBatch:
                 yield base + start, base + stop - 1, count
 
     def runs_of(self, state: int, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Return the runs of AVAILABLE or ACQUIRED offsets from `first` to `last`. The caller may change the run that
-        it has got before it asks for the next."""
+        """Return the runs of AVAILABLE, ACQUIRED or ARCHIVING offsets from `first` to `last`. The caller may change the
+        run that it has got before it asks for the next."""
         if self._states is None:
             if self.state == state:
                 yield first, last

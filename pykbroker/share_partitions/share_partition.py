@@ -11,15 +11,18 @@ The leader drives it so:
 3. `acknowledge` and `release` return a `StateChange`. When it is whole, its write goes to the share coordinator, and
    the outcome to `persisted`. The client is answered after that.
 4. At `next_expiry_ms` it calls `expire`, and sends the write without waiting for its outcome.
+5. It has the letters of dead records written, which a change, a write of `expire` or a load has returned. Then it calls
+   `archive`, and sends its write.
 
 Invariants: a record has at most one owner. While a write about a record is out, the record can be neither acknowledged
 nor acquired. A delivery count rises with each acquisition, and falls only when a record was acquired and never sent
 (`give_back`). The start passes acknowledged and archived records, offsets that the log does not have, and nothing else.
-All or nothing of an acknowledgement is kept, except that renewals are not undone.
+All or nothing of an acknowledgement is kept, except that renewals are not undone. A record that is ARCHIVING can be
+neither acquired nor acknowledged, holds the start, and becomes archived by `archive` only.
 
-Two things are better than in Apache Kafka 4.3. A release whose write fails still takes effect, so no record stays
+Three things are better than in Apache Kafka 4.4. A release whose write fails still takes effect, so no record stays
 locked for a session that has ended. A gap of a loaded state that compaction has emptied does not hold the start for
-ever.
+ever. A record at the delivery limit whose lock has ended while the write of its change failed gets its dead letter.
 """
 
 from __future__ import annotations
@@ -40,17 +43,17 @@ from pykbroker.share_partitions.delivery_states import (
     ARCHIVED,
     AVAILABLE,
     MOST_DELIVERIES,
-    PENDING,
+    RELEASE,
     RENEW,
-    STATE_OF_TYPE,
+    DeadRange,
     DeliveryRange,
     ShareLimits,
-    settled_state,
 )
 from pykbroker.share_partitions.in_flight import InFlightWindow
 from pykbroker.share_partitions.lock_deadlines import deadline_of
 from pykbroker.share_partitions.lock_owners import LockOwners
 from pykbroker.share_partitions.offset_runs import NEVER, NOBODY, InFlightBatch
+from pykbroker.share_partitions.settlement import Settlement
 from pykbroker.share_partitions.state_changes import DeliveryWrite, StateChange
 from pykbroker_wire.errors import ErrorCode
 
@@ -68,6 +71,7 @@ class SharePartition:
     def __init__(self, start: int) -> None:
         self._window = InFlightWindow(start)
         self._owners = LockOwners()
+        self._settlement = Settlement(self._window)
 
     @classmethod
     def load(cls, start: int, ranges: Sequence[DeliveryRange]) -> SharePartition:
@@ -199,7 +203,7 @@ class SharePartition:
         assert write.is_awaited
         write.is_awaited = False
         change = StateChange()
-        return change.begin(self._end(change, write.ranges, is_written, limits, now_ms))
+        return change.begin(self._settlement.end(change, write, is_written, limits, now_ms))
 
     def _acknowledge(
         self,
@@ -231,7 +235,7 @@ class SharePartition:
                 if parts % PER_TURN == 0:
                     yield
             if change.error is not None:
-                yield from self._end(change, write.ranges, False, limits, now_ms)
+                yield from self._settlement.end(change, write, False, limits, now_ms)
                 return
         self._send(change, write)
 
@@ -299,21 +303,8 @@ class SharePartition:
             batch.set_deadline(first, end, deadline_ms)
             window.deadlines.add(batch, deadline_ms)
         else:
-            self._mark_pending(write, batch, (first, end), STATE_OF_TYPE[kind], limits)
+            self._settlement.mark_pending(write, batch, (first, end), kind, limits)
         return end + 1
-
-    def _mark_pending(
-        self, write: DeliveryWrite, batch: InFlightBatch, offsets: tuple[int, int], state: int, limits: ShareLimits
-    ) -> None:
-        if state != AVAILABLE:
-            self._window.mark_pending(batch, *offsets, state)
-        for first, last, count in batch.counts(*offsets):
-            if state == AVAILABLE:
-                settled = settled_state(state, count, limits)
-                self._window.mark_pending(batch, first, last, settled)
-                write.add(first, last, settled, count)
-            else:
-                write.add(first, last, state, count)
 
     def _release(self, change: StateChange, owner: int, limits: ShareLimits, now_ms: int) -> Iterator[None]:
         write = DeliveryWrite(is_awaited=True)
@@ -322,7 +313,7 @@ class SharePartition:
         while owner != NOBODY and (batch := self._window.at_or_after(at)) is not None:
             for first, last in batch.owned_runs(owner):
                 for a, b in batch.runs_of(ACQUIRED, first, last):
-                    self._mark_pending(write, batch, (a, b), AVAILABLE, limits)
+                    self._settlement.mark_pending(write, batch, (a, b), RELEASE, limits)
                     parts += 1
                 # If a write fails, the lock of these records has ended.
                 batch.set_deadline(first, last, now_ms)
@@ -335,62 +326,22 @@ class SharePartition:
 
     def _send(self, change: StateChange, write: DeliveryWrite) -> None:
         if write.ranges:
-            self._fill(write)
+            self._settlement.fill(write)
             change.write = write
 
-    def _fill(self, write: DeliveryWrite) -> None:
-        write.start = self._window.start
-        write.delivered = self._window.delivered
+    # -- dead letters -------------------------------------------------------------------------------------------------
 
-    def _end(
-        self, change: StateChange, ranges: Sequence[DeliveryRange], is_written: bool, limits: ShareLimits, now_ms: int
-    ) -> Iterator[None]:
-        """Take the bit PENDING from records."""
-        window = self._window
-        parts = 0
-        for each in ranges:
-            at = max(each.first, window.start)
-            while at <= each.last and (batch := window.at_or_after(at)) is not None:
-                at = max(at, batch.first)
-                end = min(each.last, batch.last)
-                if at <= end:
-                    if is_written:
-                        window.change(batch, at, end, each.state | PENDING, each.state)
-                        if each.state == AVAILABLE:
-                            window.note_available(at)
-                            change.frees = True
-                    else:
-                        self._roll_back(change, batch, (at, end, each.state | PENDING), limits, now_ms)
-                at = end + 1
-                parts += 1
-                if parts % PER_TURN == 0:
-                    yield
-                    at = max(at, window.start)
-        change.frees |= window.advance_start()
+    def unfinished_letters(self, limits: ShareLimits) -> list[DeadRange]:
+        """Return the records of a loaded state whose dead letters were not written, or not for certain. The caller has
+        them written, and then archived."""
+        return self._settlement.unfinished(limits)
 
-    def _roll_back(
-        self, change: StateChange, batch: InFlightBatch, pending: tuple[int, int, int], limits: ShareLimits, now_ms: int
-    ) -> None:
-        first, last, state = pending
-        window = self._window
-        window.change(batch, first, last, state, ACQUIRED)
-        for a, b, deadline_ms in batch.deadlines(first, last):
-            if deadline_ms > now_ms:
-                window.deadlines.add(batch, deadline_ms)
-            else:
-                self._unlock(batch, a, b, limits)
-                change.frees = True
-
-    def _unlock(self, batch: InFlightBatch, first: int, last: int, limits: ShareLimits) -> list[DeliveryRange]:
-        """End locks at once. The records are available, or archived at the delivery limit."""
-        found = []
-        for a, b, count in batch.counts(first, last):
-            state = settled_state(AVAILABLE, count, limits)
-            self._window.change(batch, a, b, ACQUIRED, state)
-            if state == AVAILABLE:
-                self._window.note_available(a)
-            found.append(DeliveryRange(a, b, state, count))
-        return found
+    def archive(self, ranges: Sequence[tuple[int, int]]) -> StateChange:
+        """Begin to archive records whose dead letters are written or given up. `ranges` are first and last offsets,
+        ascending, of records that were reported as dead. Offsets before the start are passed over. The write is a best
+        effort, as in Apache Kafka: if it fails, the next start that is stored passes these records."""
+        change = StateChange()
+        return change.begin(self._settlement.archive(change, ranges))
 
     # -- time and the log ---------------------------------------------------------------------------------------------
 
@@ -412,7 +363,7 @@ class SharePartition:
                 continue
             batch.queued_ms = NEVER
             for first, last in batch.expired_runs(now_ms):
-                for each in self._unlock(batch, first, last, limits):
+                for each in self._settlement.unlock(batch, first, last, limits, write.dead):
                     write.add(*each)
             earliest = batch.earliest_lock_ms()
             if earliest != NEVER:
@@ -420,7 +371,7 @@ class SharePartition:
         if not write.ranges:
             return None
         window.advance_start()
-        self._fill(write)
+        self._settlement.fill(write)
         return write
 
     def move_start(self, log_start: int) -> None:
@@ -432,5 +383,5 @@ class SharePartition:
     def start_write(self) -> DeliveryWrite:
         """Return a write of the start alone, as a best effort: for a start that a load has resolved from -1."""
         write = DeliveryWrite(is_awaited=False)
-        self._fill(write)
+        self._settlement.fill(write)
         return write

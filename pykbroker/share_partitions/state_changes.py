@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pykbroker.share_partitions.delivery_states import DeliveryRange
+from pykbroker.share_partitions.delivery_states import DeadRange, DeliveryRange
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -18,15 +18,19 @@ class DeliveryWrite:
 
     `start` and `delivered` are StartOffset and DeliveryCompleteCount. `ranges` are ascending in each request; equal
     neighbours are one range. `is_awaited` is True if records wait for the outcome (`SharePartition.persisted`); without
-    it the write is a best effort, and nothing depends on it.
+    it the write is a best effort, and no state depends on it.
+
+    `dead` are the records of it that become ARCHIVING. Their letters are written when the write has ended: of a write
+    that is awaited, those that `SharePartition.persisted` returns; of a best effort, all.
     """
 
-    __slots__ = ("delivered", "is_awaited", "ranges", "start")
+    __slots__ = ("dead", "delivered", "is_awaited", "ranges", "start")
 
     def __init__(self, *, is_awaited: bool) -> None:
         self.start = 0
         self.delivered = 0
         self.ranges: list[DeliveryRange] = []
+        self.dead: list[DeadRange] = []
         self.is_awaited = is_awaited
 
     def add(self, first: int, last: int, state: int, delivery_count: int) -> None:
@@ -47,13 +51,16 @@ class StateChange:
     When it is whole, `error` is the refusal of an acknowledgement, and nothing of it is kept but renewals. Otherwise
     `write` has to be sent to the share coordinator, unless it is None. `frees` is True if records have become
     available or the start has moved, so that parked fetches can go on.
+
+    `dead` are records that are ARCHIVING now, so that their letters have to be written (`SharePartition.archive`).
     """
 
-    __slots__ = ("_work", "error", "frees", "is_whole", "write")
+    __slots__ = ("_work", "dead", "error", "frees", "is_whole", "write")
 
     def __init__(self) -> None:
         self.error: ErrorCode | None = None
         self.write: DeliveryWrite | None = None
+        self.dead: list[DeadRange] = []
         self.frees = False
         self.is_whole = False
         self._work: Iterator[None] = iter(())

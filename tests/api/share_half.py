@@ -12,6 +12,7 @@ from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.features import SHARE_VERSION
 from pykbroker.net.promise import Promise
 from pykbroker.replica.partition import Partition
+from pykbroker.share_leaders.dead_letters import NoDeadLetters
 from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_persister.state_operations import ShareStateAnswer
@@ -84,7 +85,12 @@ class ShareHalf(Half):
         self.keeper = Keeper()
         self.group_config = ShareLeaderConfig()
         self.leaders = ShareLeaders(
-            self.world.runtime.loop, self.keeper, lambda group: self.group_config, self._log_start, most_sessions
+            self.world.runtime.loop,
+            self.keeper,
+            lambda group: self.group_config,
+            self._log_start,
+            NoDeadLetters(),
+            most_sessions,
         )
         self.services.share_leaders = self.leaders
         self.replicas.on_leadership(self.leaders.on_leadership)

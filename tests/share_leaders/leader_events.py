@@ -1,7 +1,9 @@
 """Drives the leaders of one share partition through random events: members, answers of the share coordinator in any
-state, kills, new leader epochs, and time. The answers to the members must keep the promises of KIP-932.
+state, kills, new leader epochs, dead letters, and time. The answers to the members must keep the promises of KIP-932,
+and the dead letters those of KIP-1191.
 
 The share coordinator of the rig holds its answers, so acknowledgements, locks and sessions end while writes are out.
+The writer of dead letters does the same.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
-from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ACQUIRED, ARCHIVED
+from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING
 from pykbroker.share_partitions.share_sessions import SessionMember
 from pykbroker_wire.errors import ErrorCode
 from tests.replica.world import NODE
@@ -69,15 +71,32 @@ class View:
     #: the count of the last delivery of each record, with the leader
     counts: dict[int, tuple[SharePartitionLeader, int]] = field(default_factory=dict)
     delivered: set[int] = field(default_factory=set)
+    #: rejected records that must have a dead letter
+    dead: set[int] = field(default_factory=set)
+    #: records that were accepted, and may have no dead letter from then on
+    accepted: set[int] = field(default_factory=set)
+    #: records whose dead letter was written
+    lettered: set[int] = field(default_factory=set)
+    #: the number of letters that were looked at
+    letters_seen: int = 0
 
 
 class LeaderEvents(RuleBasedStateMachine):
     """`view` is the specification."""
 
-    @initialize(reset=st.sampled_from(["latest", "earliest"]), before=st.integers(0, 4), waits=st.booleans())
-    def begin(self, reset: str, before: int, waits: bool) -> None:
+    @initialize(
+        reset=st.sampled_from(["latest", "earliest"]),
+        before=st.integers(0, 4),
+        waits=st.booleans(),
+        limit=st.sampled_from([10, 10, 2]),
+        has_queue=st.booleans(),
+    )
+    def begin(self, reset: str, before: int, waits: bool, limit: int, has_queue: bool) -> None:
         """`waits`: a member fetches before the group has a start, and records come."""
-        self.rig = Rig(auto_offset_reset=reset, record_lock_duration_ms=str(LOCK_MS), delivery_count_limit="10")
+        self.limit = limit
+        self.rig = Rig(auto_offset_reset=reset, record_lock_duration_ms=str(LOCK_MS), delivery_count_limit=str(limit))
+        self.rig.letters.wanted = self.had_queue = has_queue
+        self.rig.letters.holds = True
         self.loop = self.rig.loop
         self.keeper = self.rig.keeper
         self.keeper.holds = True
@@ -132,9 +151,28 @@ class LeaderEvents(RuleBasedStateMachine):
             self.append(3)
 
     def _answer_all(self) -> None:
-        while self.keeper.asked:
-            self.keeper.answer()
+        while self.keeper.asked or self.rig.letters.asked:
+            if self.keeper.asked:
+                self.keeper.answer()
+            else:
+                self._write_letters(0)
             self._settle()
+
+    def _write_letters(self, place: int) -> None:
+        letters = self.rig.letters.asked[place].letters
+        self.view.lettered |= set(range(letters.first_offset, letters.last_offset + 1))
+        self.rig.letters.end(place)
+
+    @precondition(lambda self: self.rig.letters.asked)
+    @rule(data=st.data())
+    def letters_are_written(self, data: st.DataObject) -> None:
+        self._write_letters(data.draw(st.integers(0, len(self.rig.letters.asked) - 1)))
+        self._settle()
+
+    @rule(is_chosen=RARELY)
+    def the_queue_comes_or_goes(self, is_chosen: bool) -> None:
+        self.rig.letters.wanted ^= is_chosen
+        self.had_queue |= self.rig.letters.wanted
 
     @rule(
         data=st.data(),
@@ -247,6 +285,9 @@ class LeaderEvents(RuleBasedStateMachine):
             each_asked.promise.cancel()
             if carried_out:
                 self.keeper._carry_out(each_asked)
+        for letters in self.rig.letters.asked:
+            letters.promise.cancel()
+        self.rig.letters.asked.clear()
         self.fetches.clear()
         self.sent.clear()
         self.view.held.clear()
@@ -271,8 +312,20 @@ class LeaderEvents(RuleBasedStateMachine):
     def _look(self) -> None:
         if self.first_start is None and self.rig.stored.start >= 0:
             self.first_start = self.rig.stored.start
+        self._look_at_letters()
         self._look_at_answers()
         self._look_at_fetches()
+
+    def _look_at_letters(self) -> None:
+        came = self.rig.letters.came
+        stored = self.rig.stored
+        for letters in came[self.view.letters_seen :]:
+            for at in range(letters.first_offset, letters.last_offset + 1):
+                assert at not in self.view.accepted, f"{at} was accepted, and gets a dead letter"
+                state = stored.states.get(at, (ARCHIVED, 0))[0]
+                is_last = letters.delivery_count >= self.limit
+                assert is_last or at < stored.start or state in (ARCHIVING, ARCHIVED), f"{at} was not stored before"
+        self.view.letters_seen = len(came)
 
     def _look_at_answers(self) -> None:
         stored = self.rig.stored
@@ -295,11 +348,14 @@ class LeaderEvents(RuleBasedStateMachine):
                         lock.deadline_ms = each.sent_at_ms + LOCK_MS
                     continue
                 if each.kind in (ACCEPT, REJECT):
-                    state = ACKNOWLEDGED if each.kind == ACCEPT else ARCHIVED
-                    assert is_past or stored.states.get(at, (0, 0))[0] in (state, ACKNOWLEDGED, ARCHIVED), (
-                        f"{at} was answered before it was stored"
-                    )
+                    state = stored.states.get(at, (0, 0))[0]
+                    is_stored = state in (ACKNOWLEDGED, ARCHIVED) or (each.kind == REJECT and state == ARCHIVING)
+                    assert is_past or is_stored, f"{at} was answered before it was stored"
                     self.view.done.add(at)
+                    if each.kind == ACCEPT:
+                        self.view.accepted.add(at)
+                    elif state == ARCHIVING:
+                        self.view.dead.add(at)
                 lock = self.view.held.get(at)
                 if lock is not None and lock.leader is each.leader and lock.member == each.member:
                     del self.view.held[at]
@@ -354,8 +410,23 @@ class LeaderEvents(RuleBasedStateMachine):
 
     @invariant()
     def leaders_have_sessions(self) -> None:
-        if not self.keeper.asked and not self.loop._ready:
-            assert len(self.rig.leaders) == 0 or self.rig.leaders.sessions.has_group("g")
+        if not self.keeper.asked and not self.loop._ready and not self.rig.leaders.sessions.has_group("g"):
+            assert all(not leader.letters.is_idle for leader in self.rig.leaders)
+
+    @invariant()
+    def dead_records_have_letters(self) -> None:
+        if self.keeper.asked or self.loop._ready:
+            return
+        for leader in self.rig.leaders:
+            is_archiving = any(each.state == ARCHIVING for each in leader.machine.ranges())
+            assert not is_archiving or not leader.letters.is_idle, "a record stays ARCHIVING without a letter"
+            assert leader.letters.is_idle or self.rig.letters.asked, "letters wait, and none is under way"
+
+    @invariant()
+    def nothing_is_archiving_without_a_queue(self) -> None:
+        if not self.had_queue:
+            assert not self.rig.letters.came
+            assert all(state != ARCHIVING for _, ranges in self.keeper.writes for _, _, state, _ in ranges)
 
     def _drain(self, by_connection: bool) -> None:
         self._settle()
@@ -365,7 +436,8 @@ class LeaderEvents(RuleBasedStateMachine):
             self._answer_all()
         assert len(self.rig.leaders) == 0
         found: set[int] = set()
-        self.keeper.holds = False
+        seen = len(self.rig.letters.came)
+        self.keeper.holds = self.rig.letters.holds = False
         self.rig.join("last")
         while True:
             waiting = Waiting("last", self.rig.leader(member="last"), self.rig.fetch("last", 100))
@@ -376,9 +448,14 @@ class LeaderEvents(RuleBasedStateMachine):
             found |= {at for got in waiting.fetch.got for at in range(got.first, got.last + 1)}
         assert self.first_start is not None
         missing = set(range(self.first_start, self.rig.partition.high_watermark)) - found - self.view.done
-        archived = {at for at in missing if self.view.counts.get(at, (None, 0))[1] >= 9}
+        archived = {at for at in missing if self.view.counts.get(at, (None, 0))[1] >= self.limit - 1}
         # Records whose acknowledgement was stored although its answer was lost, and those at the delivery limit.
         assert missing - archived - self.keeper.ended == set(), "records are lost"
+        self._settle()
+        came = self.rig.letters.came[seen:]
+        self.view.lettered |= {at for each in came for at in range(each.first_offset, each.last_offset + 1)}
+        assert self.view.dead - self.view.lettered == set(), "dead letters are lost"
+        assert ARCHIVING not in {state for state, _ in self.rig.stored.states.values()}
         self._leave("last", False)
-        self.keeper.holds = True
+        self.keeper.holds = self.rig.letters.holds = True
         self._settle()

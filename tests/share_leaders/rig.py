@@ -13,12 +13,13 @@ from pykbroker.net.promise import Promise
 from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
+from pykbroker.share_leaders.dead_letters import DeadLetters
 from pykbroker.share_leaders.leader_configs import leader_config
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
 from pykbroker.share_leaders.start_offsets import StartOffsets
 from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
-from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ARCHIVED, DeliveryRange
+from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ARCHIVED, ARCHIVING, DeliveryRange
 from pykbroker.share_partitions.share_sessions import SessionMember, SessionPartitionId
 from pykbroker.share_persister.state_operations import ShareStateAnswer, WrittenBatch
 from pykbroker_wire.errors import ErrorCode
@@ -79,7 +80,7 @@ class Keeper:
         self.holds = False
         self.refuses = ErrorCode.NONE
         self.reads = 0
-        #: all offsets that were ever stored as acknowledged or archived
+        #: all offsets that were ever stored as acknowledged, archiving or archived
         self.ended: set[int] = set()
         #: the writes that came: start offset and batches
         self.writes: list[tuple[int, list[tuple[int, int, int, int]]]] = []
@@ -141,10 +142,52 @@ class Keeper:
             stored.start = asked.start
         for first, last, state, count in asked.batches:
             stored.states |= dict.fromkeys(range(first, last + 1), (state, count))
-            if state in (ACKNOWLEDGED, ARCHIVED):
+            if state in (ACKNOWLEDGED, ARCHIVING, ARCHIVED):
                 self.ended |= set(range(first, last + 1))
         stored.states = {at: each for at, each in stored.states.items() if at >= stored.start}
         return ShareStateAnswer(ErrorCode.NONE)
+
+
+class Written(NamedTuple):
+    """Letters that the writer has got, and whose promise has no result yet."""
+
+    letters: DeadLetters
+    promise: Promise
+
+
+class Letters:
+    """The writer of dead letters. While `holds`, the promises of `asked` have no result. `wanted` is True while the
+    groups have a dead letter queue. `came` has all letters in their order."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.holds = False
+        self.asked: list[Written] = []
+        self.came: list[DeadLetters] = []
+
+    def is_wanted(self, group_id: str) -> bool:
+        return self.wanted
+
+    def write(self, letters: DeadLetters) -> Promise:
+        promise = Promise()
+        self.came.append(letters)
+        self.asked.append(Written(letters, promise))
+        if not self.holds:
+            self.end_all()
+        return promise
+
+    def end(self, place: int = 0) -> None:
+        """The letters are written, or given up."""
+        self.asked.pop(place).promise.set_result(None)
+
+    def end_all(self) -> None:
+        while self.asked:
+            self.end()
+
+    @property
+    def ranges(self) -> list[tuple[int, int, int, str]]:
+        """First and last offset, count and cause of the letters that came."""
+        return [(each.first_offset, each.last_offset, each.delivery_count, each.cause.name) for each in self.came]
 
 
 class Result:
@@ -210,6 +253,7 @@ class Rig:
         self.world = World(config=broker)
         self.loop = self.world.loop
         self.keeper = Keeper()
+        self.letters = Letters()
         self.overrides: dict[str, dict[str, str]] = {"g": {_key(name): text for name, text in group_config.items()}}
         self.starts = StartOffsets(
             self.world.runtime, self.world.replicas.logs.cold_reads, BatchChecks(self.world.runtime)
@@ -221,7 +265,7 @@ class Rig:
         """Return the leaders of a node that has just started."""
         configs = PerGroup(lambda: self.world.config, lambda group: self.overrides.get(group, {}), leader_config)
         self.leaders = ShareLeaders(
-            as_loop(self.loop), self.keeper, configs.of, lambda *asked: self.starts.find(*asked), 100
+            as_loop(self.loop), self.keeper, configs.of, lambda *asked: self.starts.find(*asked), self.letters, 100
         )
         self.world.replicas.on_leadership(lambda *change: self.leaders.on_leadership(*change))
         return self.leaders

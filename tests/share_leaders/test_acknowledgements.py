@@ -6,7 +6,7 @@ import pytest
 
 from pykbroker.net.promise import Promise
 from pykbroker.share_leaders.leader_states import LeaderState
-from pykbroker.share_partitions import acknowledged_ranges, share_partition
+from pykbroker.share_partitions import acknowledged_ranges, settlement, share_partition
 from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ARCHIVED, AVAILABLE
 from pykbroker_wire.errors import ErrorCode
 from tests.replica.world import NODE
@@ -30,7 +30,7 @@ def rig() -> Rig:
 @pytest.fixture
 def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns of two ranges."""
-    for module in (share_partition, acknowledged_ranges):
+    for module in (share_partition, settlement, acknowledged_ranges):
         monkeypatch.setattr(module, "PER_TURN", 2)
 
 

@@ -1,7 +1,8 @@
 """Drives a share partition and its model through the same random events, with a log and a share coordinator.
 
 The log has batches, control records and holes; compaction removes batches, and its start moves. The coordinator keeps
-what was written, and each write succeeds or fails later, in any order. Reloads continue from what it has.
+what was written, and each write succeeds or fails later, in any order. Reloads continue from what it has. Dead letters
+are written later too, in any order.
 """
 
 from __future__ import annotations
@@ -10,11 +11,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
-from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, ARCHIVED, AVAILABLE, DeliveryRange, ShareLimits
+from pykbroker.share_partitions.delivery_states import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    DeadRange,
+    DeliveryRange,
+    ShareLimits,
+)
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker.share_partitions.state_changes import DeliveryWrite, StateChange
 from pykbroker_wire.errors import ErrorCode
-from tests.share_partitions.share_partition_model import Acknowledged, SharePartitionModel, Written
+from tests.share_partitions.share_partition_model import Acknowledged, Dead, SharePartitionModel, Written
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
 LOCK_MS = 1_000
@@ -26,6 +35,15 @@ def states_of(ranges: list[DeliveryRange]) -> dict[int, tuple[int, int]]:
         for at in range(first, last + 1):
             assert at not in found, f"{at} twice in one write"
             found[at] = (state, count)
+    return found
+
+
+def dead_of(ranges: list[DeadRange]) -> Dead:
+    found: Dead = {}
+    for first, last, count, is_rejected in ranges:
+        for at in range(first, last + 1):
+            assert at not in found, f"{at} is reported twice"
+            found[at] = (count, is_rejected)
     return found
 
 
@@ -62,9 +80,14 @@ class SharePartitionEvents(RuleBasedStateMachine):
         limit=st.data(),
         locks=st.sampled_from([8, 20, 2000, 2000]),
         sizes=st.lists(st.integers(1, 9), min_size=3, max_size=8),
+        dead_letters=st.booleans(),
     )
-    def begin(self, limit: st.DataObject, locks: int, sizes: list[int]) -> None:
-        self.limits = ShareLimits(locks, limit.draw(self.delivery_limits), LOCK_MS)
+    def begin(self, limit: st.DataObject, locks: int, sizes: list[int], dead_letters: bool) -> None:
+        self.limits = ShareLimits(locks, limit.draw(self.delivery_limits), LOCK_MS, dead_letters=dead_letters)
+        #: False as long as the group has never wanted dead letters
+        self.may_archive = dead_letters
+        #: the letters that are not written yet
+        self.letters: list[DeadRange] = []
         self.now_ms = 10_000
         self.log: list[tuple[int, int]] = []
         self.log_end = 0
@@ -230,13 +253,19 @@ class SharePartitionEvents(RuleBasedStateMachine):
         change = self.partition.release(member, self.limits, self.now_ms)
         self._compare(change, self.model.release(member, self.limits, self.now_ms))
 
-    @rule(is_allowed=st.booleans(), limit=st.data())
-    def configure(self, is_allowed: bool, limit: st.DataObject) -> None:
-        self.limits = self.limits._replace(allows_renewal=is_allowed, delivery_count=limit.draw(self.delivery_limits))
+    @rule(is_allowed=st.booleans(), limit=st.data(), turns=st.sampled_from([True, False, False]))
+    def configure(self, is_allowed: bool, limit: st.DataObject, turns: bool) -> None:
+        """`turns`: the dead letter queue is taken from the group, or given to it."""
+        wanted = self.limits.dead_letters != turns
+        self.limits = self.limits._replace(
+            allows_renewal=is_allowed, delivery_count=limit.draw(self.delivery_limits), dead_letters=wanted
+        )
+        self.may_archive |= wanted
 
     def _compare(self, change: StateChange, expected: ErrorCode | Written | None) -> None:
         while not change.go_on():
             pass
+        self._take_dead(change.dead, self.model.dead if isinstance(expected, ErrorCode) else {})
         if isinstance(expected, ErrorCode):
             assert change.error == expected
             assert change.write is None
@@ -247,6 +276,34 @@ class SharePartitionEvents(RuleBasedStateMachine):
             assert change.write is not None
             assert Written(change.write.start, change.write.delivered, states_of(change.write.ranges)) == expected
             self.writes.append((change.write, expected))
+
+    def _take_dead(self, dead: list[DeadRange], expected: Dead) -> None:
+        assert dead_of(dead) == expected
+        self.letters += dead
+
+    @precondition(lambda self: self.letters)
+    @rule(data=st.data(), are_all=st.booleans(), is_stored=st.booleans())
+    def letters_are_written(self, data: st.DataObject, are_all: bool, is_stored: bool) -> None:
+        """The write after them may fail."""
+        places = range(len(self.letters))
+        chosen = set(places) if are_all else {data.draw(st.sampled_from(places)), data.draw(st.sampled_from(places))}
+        written = sorted((each.first, each.last) for place, each in enumerate(self.letters) if place in chosen)
+        self.letters = [each for place, each in enumerate(self.letters) if place not in chosen]
+        could = (self.partition.next_fetch_offset, self.partition.start_offset)
+        change = self.partition.archive(written)
+        while not change.go_on():
+            pass
+        expected = self.model.archive([at for first, last in written for at in range(first, last + 1)])
+        assert change.error is None
+        if change.write is None:
+            assert expected is None
+        else:
+            assert not change.write.is_awaited
+            assert Written(change.write.start, change.write.delivered, states_of(change.write.ranges)) == expected
+            if is_stored:
+                self.stored.write(change.write)
+        now = (self.partition.next_fetch_offset, self.partition.start_offset)
+        assert change.frees or could == now, "parked fetches are not woken"
 
     @precondition(lambda self: self.writes)
     @rule(data=st.data(), is_written=st.booleans(), is_stored=st.booleans())
@@ -263,6 +320,7 @@ class SharePartitionEvents(RuleBasedStateMachine):
         while not change.go_on():
             pass
         self.model.persisted(expected.states, is_written, self.limits, self.now_ms)
+        self._take_dead(change.dead, self.model.dead)
         now = (self.partition.next_fetch_offset, self.partition.start_offset)
         assert change.frees or could == now, "parked fetches are not woken"
 
@@ -277,13 +335,16 @@ class SharePartitionEvents(RuleBasedStateMachine):
 
     def locks_end(self) -> None:
         states: dict[int, tuple[int, int]] = {}
+        dead: list[DeadRange] = []
         while (due := self.partition.next_expiry_ms()) is not None and due <= self.now_ms:
             write = self.partition.expire(self.limits, self.now_ms)
             if write is not None:
                 states |= states_of(write.ranges)
+                dead += write.dead
                 self.stored.write(write)
                 last = write
         assert states == self.model.expire(self.limits, self.now_ms)
+        self._take_dead(dead, self.model.dead)
         if states:
             assert (last.start, last.delivered) == (self.model.start, self.model.delivered)
 
@@ -297,6 +358,8 @@ class SharePartitionEvents(RuleBasedStateMachine):
         ranges = self.stored.ranges()
         self.partition = SharePartition.load(self.stored.start, ranges)
         self.model = SharePartitionModel(self.stored.start, ranges)
+        self.letters = []
+        self._take_dead(self.partition.unfinished_letters(self.limits), self.model.unfinished(self.limits))
         self.partition.move_start(self.log_start)
         self.model.move_start(self.log_start)
 
@@ -325,6 +388,23 @@ class SharePartitionEvents(RuleBasedStateMachine):
             due = partition.next_expiry_ms()
             assert due is not None
             assert due <= min(expiries), "no lock ends late"
+
+    @invariant()
+    def each_dead_record_has_its_letter(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        waiting = {at for at in dead_of(self.letters) if at in self.model.offsets}
+        archiving = {at for at, o in self.model.offsets.items() if o.state == ARCHIVING and not o.is_pending}
+        assert waiting == archiving, "a record stays ARCHIVING without a letter"
+
+    @invariant()
+    def nothing_is_archiving_below_share_version_2(self) -> None:
+        if not hasattr(self, "model") or self.may_archive:
+            return
+        seen = [state for _, _, state, _ in self.partition.ranges()] + [
+            state for state, _ in self.stored.states.values()
+        ]
+        assert ARCHIVING not in seen
 
     @invariant()
     def the_start_passes_only_what_is_done(self) -> None:

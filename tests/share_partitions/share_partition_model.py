@@ -1,6 +1,6 @@
 """The specification of a share partition, written for one offset after another in plain dicts.
 
-It follows Apache Kafka 4.3 (SharePartition): what is acquired, refused, rolled back, archived and persisted. It differs
+It follows Apache Kafka 4.4 (SharePartition): what is acquired, refused, rolled back, archived and persisted. It differs
 where the head of `share_partition.py` says so. Nothing here is fast, and nothing is shared with the machine but names
 of states.
 """
@@ -16,6 +16,7 @@ from pykbroker.share_partitions.delivery_states import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     DeliveryRange,
     ShareLimits,
@@ -64,12 +65,20 @@ class Written(NamedTuple):
     states: dict[int, tuple[int, int]]
 
 
+#: offsets that become dead letters: the delivery count, and True if a member has rejected the record
+Dead = dict[int, tuple[int, bool]]
+
+
 class SharePartitionModel:
     def __init__(self, start: int, ranges: Iterable[DeliveryRange] = ()) -> None:
         self.start = start
         self.next = start
         self.offsets: dict[int, Offset] = {}
         self.gaps: set[int] = set()
+        #: what has become ARCHIVING in the last call
+        self.dead: Dead = {}
+        #: the offsets whose change to ARCHIVING waits for its write, and those of them that were rejected
+        self._rejected: set[int] = set()
         for first, last, state, count in ranges:
             self.gaps |= set(range(self.next, first))
             for offset in range(first, last + 1):
@@ -94,6 +103,14 @@ class SharePartitionModel:
 
     def can_acquire(self, limits: ShareLimits) -> bool:
         return self.next_fetch_offset < self.next or self.in_flight < limits.record_locks
+
+    def unfinished(self, limits: ShareLimits) -> Dead:
+        """The reason is not stored. It follows from the count."""
+        return {
+            at: (each.count, each.count < limits.delivery_count)
+            for at, each in self.offsets.items()
+            if each.state == ARCHIVING and not each.is_pending
+        }
 
     def held(self, member: str) -> list[int]:
         return sorted(at for at, each in self.offsets.items() if each.owner == member)
@@ -262,6 +279,7 @@ class SharePartitionModel:
     def acknowledge(
         self, member: str, acknowledged: Sequence[Acknowledged], limits: ShareLimits, now_ms: int, is_renewal: bool
     ) -> ErrorCode | Written | None:
+        self.dead = {}
         before = -1
         for first, last, types in acknowledged:
             wrong_size = len(types) > 1 and len(types) != last - first + 1
@@ -313,25 +331,41 @@ class SharePartitionModel:
                 if kind == 4:
                     self.offsets[at].deadline_ms = -(-(now_ms + limits.lock_duration_ms) // TICK_MS) * TICK_MS
                 else:
-                    self._pend(at, STATE_OF[kind], limits, states)
+                    self._pend(at, kind, limits, states)
         return None
 
-    def _pend(self, at: int, state: int, limits: ShareLimits, states: dict[int, tuple[int, int]]) -> None:
+    def _pend(self, at: int, kind: int, limits: ShareLimits, states: dict[int, tuple[int, int]]) -> None:
         each = self.offsets[at]
-        each.state = ARCHIVED if state == AVAILABLE and each.count >= limits.delivery_count else state
+        each.state = STATE_OF[kind]
+        if kind == 3 and limits.dead_letters:
+            each.state = ARCHIVING
+            self._rejected.add(at)
+        elif kind == 2:
+            self._rejected.discard(at)
+            each.state = self._released(each, limits)
         each.is_pending = True
         states[at] = (each.state, each.count)
+
+    @staticmethod
+    def _released(each: Offset, limits: ShareLimits) -> int:
+        if each.count < limits.delivery_count:
+            return AVAILABLE
+        return ARCHIVING if limits.dead_letters else ARCHIVED
 
     def release(self, member: str, limits: ShareLimits, now_ms: int) -> Written | None:
         states: dict[int, tuple[int, int]] = {}
         for at in self.held(member):
             if not self.offsets[at].is_pending:
-                self._pend(at, AVAILABLE, limits, states)
+                self._pend(at, 2, limits, states)
             self.offsets[at].deadline_ms = now_ms
         return Written(self.start, self.delivered, states) if states else None
 
-    def persisted(self, states: Iterable[int], is_written: bool, limits: ShareLimits, now_ms: int) -> None:
-        for at in states:
+    def persisted(self, states: dict[int, tuple[int, int]], is_written: bool, limits: ShareLimits, now_ms: int) -> None:
+        self.dead = {}
+        for at, (state, count) in states.items():
+            if is_written and state == ARCHIVING:
+                # Also if the start of the log has passed it.
+                self.dead[at] = (count, at in self._rejected)
             each = self.offsets.get(at)
             if each is None:
                 continue  # the start of the log has passed it
@@ -341,15 +375,32 @@ class SharePartitionModel:
                 each.state = ACQUIRED
                 each.is_pending = False
             else:
-                each.unlock(ARCHIVED if each.count >= limits.delivery_count else AVAILABLE)
+                each.unlock(self._released(each, limits))
+                if each.state == ARCHIVING:
+                    self.dead[at] = (each.count, False)
         self._settle()
 
+    def archive(self, offsets: Iterable[int]) -> Written | None:
+        """Letters are written. The write has the start from before."""
+        states: dict[int, tuple[int, int]] = {}
+        for at in offsets:
+            each = self.offsets.get(at)
+            if each is not None:
+                each.state = ARCHIVED
+                states[at] = (ARCHIVED, each.count)
+        written = Written(self.start, self.delivered, states) if states else None
+        self._settle()
+        return written
+
     def expire(self, limits: ShareLimits, now_ms: int) -> dict[int, tuple[int, int]]:
+        self.dead = {}
         states = {}
         for at, each in self.offsets.items():
             if each.state == ACQUIRED and not each.is_pending and each.deadline_ms <= now_ms:
-                each.unlock(ARCHIVED if each.count >= limits.delivery_count else AVAILABLE)
+                each.unlock(self._released(each, limits))
                 states[at] = (each.state, each.count)
+                if each.state == ARCHIVING:
+                    self.dead[at] = (each.count, False)
         self._settle()
         return states
 

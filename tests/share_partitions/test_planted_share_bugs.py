@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from pykbroker.share_partitions import share_partition
+from pykbroker.share_partitions import settlement, share_partition
 from pykbroker.share_partitions.acquisition import Acquisition
 from pykbroker.share_partitions.in_flight import InFlightWindow
 from pykbroker.share_partitions.offset_runs import InFlightBatch
+from pykbroker.share_partitions.settlement import Settlement
 from pykbroker.share_partitions.share_partition import SharePartition
 from testkit.planting import Edit, plant
 from tests.share_partitions.share_partition_machine import SharePartitionEvents
@@ -58,19 +59,19 @@ BUGS: dict[str, list[Edit]] = {
     "the last attempt is not alone": [(Acquisition._take_available, "most = min(most, 1)", "pass")],
     "nothing is throttled": [(Acquisition._take_available, "self._throttled_from and not", "99 and not")],
     "a partial acknowledgement is kept after a bad range": [
-        (SharePartition._acknowledge, "self._end(change, write.ranges, False", "self._end(change, write.ranges, True"),
+        (SharePartition._acknowledge, "end(change, write, False", "end(change, write, True"),
     ],
     "the limit of locks is overshot by more than a batch": [
         (Acquisition._bounded_last, "self._limits.record_locks - window.locked_span", "self._limits.record_locks"),
     ],
     "a lock that ended while its write was out comes back": [
-        (SharePartition._roll_back, "if deadline_ms > now_ms:", "if True:"),
+        (Settlement._roll_back, "if deadline_ms > now_ms:", "if True:"),
     ],
     "a failed write leaves records counted as delivered": [
         (InFlightWindow.change, "((after in DELIVERED) - (before in DELIVERED))", "max(0, (after in DELIVERED) - (before in DELIVERED))"),
     ],
     "records at the delivery limit come again": [
-        (SharePartition._unlock, "settled_state(AVAILABLE, count, limits)", "AVAILABLE"),
+        (Settlement.unlock, "state_after_release(count, limits)", "AVAILABLE"),
     ],
     "the second lock of a batch never ends": [
         (SharePartition.expire, "window.deadlines.add(batch, earliest)", "pass"),
@@ -79,19 +80,55 @@ BUGS: dict[str, list[Edit]] = {
         (Acquisition._archive_missing, "window.change(batch, a, b, AVAILABLE, ARCHIVED)", "pass"),
     ],
     "a released record waits for the end of the window": [
-        (SharePartition._end, "window.note_available(at)", "pass"),
+        (Settlement.end, "window.note_available(at)", "pass"),
     ],
-    "parked fetches are not woken": [(SharePartition._end, "change.frees |= window.advance_start()", "window.advance_start()")],
+    "parked fetches are not woken": [(Settlement.end, "change.frees |= window.advance_start()", "window.advance_start()")],
     "an answer that was not sent counts as a delivery": [
         (InFlightBatch.give_back, "self._add_deliveries(first, last, -1)", "pass"),
     ],
+    "a rejected record is archived without a letter": [
+        (Settlement.mark_pending, "if state == ARCHIVING:", "if state == ARCHIVING and kind != REJECT:"),
+    ],
+    "a letter is written before its record is stored as archiving": [
+        (Settlement.end, "if is_written:\n        change.dead", "if True:\n        change.dead"),
+    ],
+    "a lock that ends at the limit leaves no letter": [(Settlement.unlock, "elif state == ARCHIVING:", "elif False:")],
+    "a record that waits for its letter is acknowledged": [
+        (SharePartition._acknowledge_part, "batch.is_all(ACQUIRED, first, end)", "(batch.is_all(ACQUIRED, first, end) or batch.is_all(3, first, end))"),
+        (SharePartition._acknowledge_part, "and batch.is_owned(owner, first, end)", "and (batch.is_owned(owner, first, end) or batch.is_all(3, first, end))"),
+        (InFlightWindow.mark_pending, "self.change(batch, first, last, ACQUIRED", "self.change(batch, first, last, 3 if batch.is_all(3, first, last) else ACQUIRED"),
+        (InFlightBatch.change, "(before, after) not in TRANSITIONS or", ""),
+    ],
+    "the start passes a record that waits for its letter": [
+        (InFlightBatch.final_before, "self.state in TERMINAL", "self.state in (2, 3, 4)"),
+        (InFlightBatch.final_before, "match(self._states)", "match(self._states.replace(bytes((3,)), bytes((4,))))"),
+    ],
+    "a record that waits for its letter counts as delivered": [
+        (InFlightWindow.change, "((after in DELIVERED) - (before in DELIVERED))", "((after in (*DELIVERED, 3)) - (before in (*DELIVERED, 3)))"),
+    ],
+    "a letter of a loaded state is forgotten": [
+        (Settlement.unfinished, "for first, last in batch.runs_of(ARCHIVING, batch.first, batch.last):", "for first, last in list(batch.runs_of(ARCHIVING, batch.first, batch.last))[1:]:"),
+    ],
+    "a loaded letter has the wrong reason": [(Settlement.unfinished, "count < limits.delivery_count", "False")],
+    "a letter is written and its record stays": [
+        (Settlement.archive, "at = batch.last + 1", "at = last + 1"),
+    ],
+    "the start does not go on after a letter": [
+        (Settlement.archive, "change.frees |= window.advance_start()", "pass"),
+    ],
+    "an archived record is not stored after its letter": [(Settlement.archive, "write.add(c, d, ARCHIVED, count)", "pass")],
+    "a group without a queue stores records as archiving": [
+        (Settlement.mark_pending, "state_after_release(count, limits)", "state_after_release(count, limits._replace(dead_letters=True))"),
+    ],
+    "a record that is rejected on its last delivery has the wrong reason": [(Settlement.mark_pending, "kind == REJECT)", "kind == REJECT and count < limits.delivery_count)")],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_model_finds_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, BUGS[bug])
-    monkeypatch.setattr(share_partition, "PER_TURN", 2)
+    for module in (share_partition, settlement):
+        monkeypatch.setattr(module, "PER_TURN", 2)
     with pytest.raises((AssertionError, RuntimeError, ExceptionGroup)):
         run_state_machine_as_test(
             SharePartitionEvents,

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from pykbroker.share_partitions import in_flight, share_partition
+from pykbroker.share_partitions import in_flight, settlement, share_partition
 from tests.share_partitions.share_partition_machine import SharePartitionEvents
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,8 @@ EXAMPLES = settings(max_examples=60, stateful_step_count=40, deadline=None, supp
 
 @pytest.fixture(autouse=True)
 def _short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_partition, "PER_TURN", 2)
+    for module in (share_partition, settlement):
+        monkeypatch.setattr(module, "PER_TURN", 2)
     monkeypatch.setattr(share_partition, "EXPIRED_PER_TURN", 2)
 
 
