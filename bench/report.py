@@ -24,8 +24,8 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over cores", "containers"
-SECURED, SEGMENTS, BALANCE, COLD_START = "secured", "segments", "balance", "cold start"
-PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
+SECURED, SEGMENTS, BALANCE, COLD_START, SHARING = "secured", "segments", "balance", "cold start", "share groups"
+PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SHARING, SEGMENTS, BALANCE)
 
 #: The rows that are always in the README, good or bad. The worst row of each part is added, which makes eight more.
 CHOSEN = {
@@ -65,6 +65,10 @@ REMARKS = {
         "\n\nOne node of each side, from the same properties file, certificate (ECDSA, P-256) and users. Every "
         "connection speaks TLS 1.3 with TLS_AES_256_GCM_SHA384, which is checked. The client decrypts on the same "
         "cores: it takes most of one."
+    ),
+    SHARING: (
+        "\n\nBoth sides read the same properties. Throughput counts from the first record of a group; the time until "
+        "then is a row of its own. On three nodes the topic has replication factor 3 and min.insync.replicas 2."
     ),
     SEGMENTS: (
         "\n\nBoth sides are Spark (`local[2]`), which reads the same topic of one pykbroker node (5 GB of values) from "

@@ -49,6 +49,7 @@ from bench.returning import RETURNING  # noqa: E402
 from bench.secured import SECURED  # noqa: E402
 from bench.segments import SEGMENTS  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
+from bench.sharing import SHARING  # noqa: E402
 from bench.sides import KAFKA_AND_PYKBROKER, key_of  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
@@ -59,7 +60,7 @@ from bench.transactions import TRANSACTIONS  # noqa: E402
 KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES, *COLD_STARTS),
-    *(*SPREADING, *CONTAINERS, *SECURED),
+    *(*SPREADING, *CONTAINERS, *SECURED, *SHARING),
     *(*SEGMENTS, *BALANCING),
 ]
 
@@ -234,7 +235,7 @@ def new_record(options: argparse.Namespace) -> dict[str, Any]:
         "commit": commit(),
         "before": commit(options.before) if options.before else "",
         "whole": [],
-        "kafka": KAFKA_VERSION,
+        "kafka": options.kafka,
         "python": platform.python_version(),
         "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system().lower()},
         "rounds": options.rounds,
@@ -262,6 +263,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--before", type=Path, help="a checkout with an environment: its pykbroker is measured too")
     parser.add_argument("--alone", action="store_true", help="with --before: leave Apache Kafka out")
+    parser.add_argument("--kafka", default=KAFKA_VERSION, help="the release of Apache Kafka (default: %(default)s)")
     parser.add_argument("--resume", type=Path, help="a stored run of the same commit, interrupted or of other rows")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args(arguments)
@@ -276,6 +278,7 @@ def main(arguments: list[str]) -> int:
     if options.list:
         print(*(measurement.title for measurement in chosen), sep="\n")
         return 0
+    ApacheKafka.version = options.kafka
     record = new_record(options)
     path = RESULTS / f"{record['when']}-{record['commit'].rstrip('+')}.json"
     if options.resume:

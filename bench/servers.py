@@ -223,6 +223,7 @@ def checkout(folder: Path) -> type[Pykbroker]:
 
 class ApacheKafka(Server):
     name = "Apache Kafka"
+    version = KAFKA_VERSION
 
     def prepare(self) -> None:
         controller = free_port()
@@ -263,14 +264,22 @@ group.initial.rebalance.delay.ms=0
             "-XX:MaxGCPauseMillis=20",
             "-XX:InitiatingHeapOccupancyPercent=35",
         ]
-        return ["java", *options, *_classes(), "kafka.Kafka", str(properties)]
+        return ["java", *options, *_classes(cls.version), "kafka.Kafka", str(properties)]
 
     @classmethod
     def formatting(cls, properties: Path, *words: str) -> list[str]:
-        return ["java", *_classes(), "kafka.tools.StorageTool", "format", "--config", str(properties), *words]
+        return [
+            "java",
+            *_classes(cls.version),
+            "kafka.tools.StorageTool",
+            "format",
+            "--config",
+            str(properties),
+            *words,
+        ]
 
 
-def _classes() -> list[str]:
+def _classes(version: str) -> list[str]:
     from testkit.oracle.kafka import kafka_libs
 
-    return ["-cp", f"{kafka_libs()}/*"]
+    return ["-cp", f"{kafka_libs(version)}/*"]

@@ -142,7 +142,8 @@ class CoordinatorRuntime(Generic[S]):
             carry_out=self._carry_out,
             finished=self._loaded,
         )
-        self._flush_scheduled = False
+        #: the hosts that have collected something since the last flush
+        self._collecting: dict[Host[S], None] = {}
         self._last_token = 0
         self._refusals = LineLimit(self._loop.time)
         replicas.on_leadership(self._leadership_changed)
@@ -405,17 +406,17 @@ class CoordinatorRuntime(Generic[S]):
         if not host.batch:
             host.batch.began_s = self._loop.time()
         host.batch.add(result, encoded, size)
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        if not self._collecting:
             if self._linger_ms < 0:
                 self._loop.call_soon(self._flush)
             else:
                 self._loop.call_later(self._linger_ms / 1000, self._flush)
+        self._collecting[host] = None
 
     def _flush(self) -> None:
-        self._flush_scheduled = False
-        for host in list(self._hosts.values()):
-            if host.batch:
+        collecting, self._collecting = self._collecting, {}
+        for host in collecting:
+            if host.batch and self._is_alive(host):
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:

@@ -216,13 +216,16 @@ class PersisterMachine:
     ) -> None:
         """Take the answer to a request, by topic id and partition."""
         self._request_ended(request)
-        jitter = self._jitter()
+        jitter = 0.0
         failed: list[ErrorCode] = []
         for operation in request.operations:
             answer = answers.get((operation.key.topic_id, operation.key.partition), _NO_ENTRY)
             if answer.error not in _PASSES:
                 self._finish(operation, answer)
-            elif not self._try_again(operation, now, jitter, may_be_quick=True):
+                continue
+            # Most answers need none, and the system is asked for each random number.
+            jitter = jitter or self._jitter()
+            if not self._try_again(operation, now, jitter, may_be_quick=True):
                 failed.append(answer.error)
                 self._finish(operation, _at_last(answer))
         if failed:

@@ -22,7 +22,13 @@ _PARTITION_BYTES: Final = 64
 _BATCH_BYTES: Final = 20
 
 
-class StateCall(Enum):
+class _Key(Enum):
+    """An enumeration whose members are looked up for each operation. `Enum.__hash__` is written in Python."""
+
+    __hash__ = object.__hash__
+
+
+class StateCall(_Key):
     """The five requests to a share coordinator."""
 
     INITIALIZE = "InitializeShareGroupState"
@@ -61,7 +67,7 @@ class ShareStateAnswer(NamedTuple):
     batches: Sequence[StoredBatch] = ()
 
 
-class Stage(Enum):
+class Stage(_Key):
     """Where an operation is. It is in exactly one of these places."""
 
     #: It was made, and the machine does not have it yet.

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from pykbroker.coordinator.collected_batch import BATCH_BYTES
@@ -171,11 +172,10 @@ class ShareCoordinatorService:
 
         begun_s = self.coordinator.measures.now_s()
 
-        def note(answers: AnswersByPartition) -> AnswersByPartition:
+        def note() -> None:
             self.write_times.record(self.coordinator.measures.ms_since(begun_s))
-            return answers
 
-        return then(self._run(group_id, asked, act, "Unable to write share group state: "), note)
+        return self._run(group_id, asked, act, "Unable to write share group state: ", note)
 
     def read(self, group_id: str, asked: RequestEntries[int]) -> Later[AnswersByPartition]:
         """Return the state of share partitions for leaders that load them. The data of each: its leader epoch, by which
@@ -205,16 +205,30 @@ class ShareCoordinatorService:
 
         return self._run(group_id, asked, act, "Unable to delete share group state: ")
 
-    def _run(self, group_id: str, asked: RequestEntries[D], act: Act[D], failed: str) -> Later[AnswersByPartition]:
+    def _run(
+        self,
+        group_id: str,
+        asked: RequestEntries[D],
+        act: Act[D],
+        failed: str,
+        ended: Callable[[], None] = lambda: None,
+    ) -> Later[AnswersByPartition]:
         """Run `act` on each share partition. `failed` begins the message of an error that the coordinator has with its
-        log."""
+        log. `ended` is called when all answers are there."""
         keys: list[SharePartitionKey] = []
         parts: list[Later[list[StateOutcome]]] = []
         for index, part in self._parts(group_id, asked):
             keys += [key for key, _ in part]
             parts.append(self._submit(index, part, act, failed))
-        answers: Later[list[list[StateOutcome]]] = gather(parts)
-        return then(answers, lambda found: _by_topic(zip(keys, (one for each in found for one in each), strict=True)))
+
+        def answers(found: Iterable[StateOutcome]) -> AnswersByPartition:
+            ended()
+            return _by_topic(zip(keys, found, strict=True))
+
+        if len(parts) == 1:
+            # Leaders write to one partition most of the time, and each future costs a turn of the loop.
+            return then(parts[0], answers)
+        return then(gather(parts), lambda found: answers(chain.from_iterable(found)))
 
     def _parts(
         self, group_id: str, asked: RequestEntries[D]
