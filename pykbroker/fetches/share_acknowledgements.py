@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pykbroker.fetches.readable_topics import ReadableTopics
 from pykbroker.net.promise import Promise
-from pykbroker.share_partitions.acknowledged_ranges import PER_TURN, AcknowledgedRange, is_well_formed
+from pykbroker.share_partitions.acknowledged_ranges import (
+    PER_TURN,
+    AcknowledgedRange,
+    counts_of_types,
+    is_well_formed,
+)
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -114,7 +119,9 @@ class ShareAcknowledgements:
 
     def _ended(self, named: SessionPartitionId, ranges: Sequence[AcknowledgedRange], promise: Promise) -> None:
         code: ErrorCode = promise.result()
-        if code is not ErrorCode.NONE:
+        if code is ErrorCode.NONE:
+            self._ctx.services.share_leaders.measures.acknowledged(counts_of_types(ranges))
+        else:
             is_malformed = code is ErrorCode.INVALID_REQUEST and self._are_malformed(ranges)
             self.results[named] = AcknowledgeResult(code, None if is_malformed else code.message)
         self._missing -= 1
@@ -136,5 +143,21 @@ class ShareAcknowledgements:
 
     def _tell(self) -> None:
         if not self._missing and self._callback is not None:
+            self._count()
             callback, self._callback = self._callback, None
             callback()
+
+    def _count(self) -> None:
+        """Count the request for its topics. As in Apache Kafka, it counts for the partitions that went to their
+        leaders, so its errors are those that have a text."""
+        services = self._ctx.services
+        by_id = services.metadata.image.topics.by_id
+        counted: set[str] = set()
+        failed: set[str] = set()
+        for (topic_id, _), (code, message) in self.results.items():
+            topic = by_id.get(topic_id)
+            if topic is not None and (code is ErrorCode.NONE or message is not None):
+                counted.add(topic.name)
+                if code is not ErrorCode.NONE:
+                    failed.add(topic.name)
+        services.replicas.topic_metrics.share_acknowledgements.count(counted, failed)

@@ -61,7 +61,7 @@ class ShareReader:
         "_may_read",
         "_plan",
         "_regions",
-        "can_acquire",
+        "acquirable",
         "leaders",
         "reads",
     )
@@ -76,13 +76,13 @@ class ShareReader:
         #: error here, when another has taken its place in the broker.
         self.leaders: dict[SessionKey, SharePartitionLeader] = {}
         self.reads: dict[SessionKey, AcquirableBatches] = {}
-        #: True if the last pass could acquire records of some partition, if its log has them
-        self.can_acquire = False
+        #: the number of partitions of which the last pass could acquire records, if their logs have them
+        self.acquirable = 0
 
     def begin(self) -> None:
         self._may_read.forget()
         self.reads = {}
-        self.can_acquire = False
+        self.acquirable = 0
         self._batches_left = MOST_BATCHES
 
     def unchanged(self, entry: SessionPartition) -> Partition | None:
@@ -110,7 +110,7 @@ class ShareReader:
             # As in Apache Kafka, this answer has no records of the partition.
             leader.log_start_moved(log.log_start_offset)
             return None
-        self.can_acquire = True
+        self.acquirable += 1
         if offset >= log.log_end_offset:
             # After an unclean election the log may end before it. The records that come there are new.
             return _NOTHING

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pykbroker.fetches.partition_reads import asked_partitions, read_partitions
+from pykbroker.fetches.partition_reads import PartitionRead, PartitionReads, asked_partitions, read_partitions
 from pykbroker.fetches.share_acquisitions import ShareAcquisitions
 from pykbroker.fetches.share_reader import ShareReader
 from pykbroker.replica.parked import Isolation
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 class WaitingShareFetch:
     """Call `read` first. If it does not return the acquisitions, call `park`."""
 
-    __slots__ = ("_answer", "_ctx", "_plan", "_reader")
+    __slots__ = ("_answer", "_began_s", "_ctx", "_plan", "_reader")
 
     def __init__(self, ctx: BrokerContext, plan: ShareFetchPlan) -> None:
         self._ctx = ctx
         self._plan = plan
         self._reader = ShareReader(ctx, plan)
+        #: the time of the arrival, or of the last pass that could acquire records
+        self._began_s = ctx.services.runtime.loop.time()
         #: what the parked fetch returns
         self._answer: asyncio.Future[ShareAcquisitions] | None = None
 
@@ -63,11 +65,14 @@ class WaitingShareFetch:
         limit = min(plan.request.max_bytes, services.replicas.fetch_max_bytes)
         reads = read_partitions(plan, reader, services, limit, wait=wait)
         wanted = min(plan.request.min_bytes, limit)
-        if not reader.can_acquire:
+        if not reader.acquirable:
             # As in Apache Kafka, a fetch of no bytes waits too while share partitions are loaded or full of locks.
             wanted = max(1, wanted)
-        may_wait = plan.wants_records and not final and not reads.is_urgent
-        if reads.size < wanted and reads.waiting_for and may_wait:
+        is_short = plan.wants_records and reads.size < wanted and bool(reads.waiting_for) and not reads.is_urgent
+        waits = is_short and not final
+        if plan.wants_records:
+            self._count(reads, waits=waits, is_expired=is_short and final)
+        if waits:
             return wanted - reads.size
         # A quota of the client has to be asked here. Records that a throttled client acquires stay locked and are never
         # sent.
@@ -79,6 +84,29 @@ class WaitingShareFetch:
             acquisitions.add((topic_id, index), into.error, reader.reads.get(into.key))
         return acquisitions
 
+    def _count(self, reads: PartitionReads, *, waits: bool, is_expired: bool) -> None:
+        """Count a pass as Apache Kafka does. Partitions that the metadata does not have, or that the client may not
+        read, do not count there."""
+        services, plan, reader = self._ctx.services, self._plan, self._reader
+        measures, group = services.share_leaders.measures, plan.member.group
+        if reader.acquirable or not waits:
+            measures.acquirable(group, self._began_s)
+            self._began_s = measures.now_s()
+        if waits:
+            return
+        measures.expired_fetches += is_expired
+        counted = [into for into in reads.found if not into.error or self._exists(into)]
+        failed = [into for into in counted if into.error]
+        topics = services.replicas.topic_metrics.share_fetches
+        topics.count({str(into.entry.topic) for into in counted}, {str(into.entry.topic) for into in failed})
+        if len(failed) < len(counted):
+            measures.fetched(group, reader.acquirable, len(counted))
+
+    def _exists(self, into: PartitionRead) -> bool:
+        """Return True if the metadata has a partition that was not read, and the client may read it."""
+        topic, entry = self._ctx.services.metadata.image.topics.by_id.get(into.entry.topic_id), into.entry
+        return topic is not None and entry.index in topic.partitions and self._reader.may_read(topic.name)
+
     def park(self, found: int | asyncio.Future[ShareAcquisitions | int]) -> asyncio.Future[ShareAcquisitions]:
         """Wait for records, until the request's deadline. `found`: the result of `read`."""
         parked = self._ctx.services.replicas.purgatory.park(
@@ -88,6 +116,7 @@ class WaitingShareFetch:
             self._plan.request.max_wait_ms / 1000,
             self.read,
             self._reader.leaders.values,
+            is_share=True,
         )
         self._answer = parked.future
         return parked.future

@@ -17,6 +17,9 @@ from pykbroker.metrics.registry import Sample
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 #: Matches a comma only before another property, because a value, such as the path of a directory, may have commas.
 _BETWEEN_PROPERTIES = re.compile(r",(?=[\w-]+=)")
+#: a property whose value is quoted (`registry.tag`)
+_QUOTED = re.compile(r'([\w-]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
+_ESCAPED = re.compile(r"\\(.)")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -32,8 +35,7 @@ def named(mbean: str, *, counts: bool) -> MetricName:
     """Return Prometheus' name of a Kafka MBean."""
     domain, _, properties = mbean.partition(":")
     words, labels = [domain], []
-    for part in _BETWEEN_PROPERTIES.split(properties):
-        key, _, value = part.partition("=")
+    for key, value in _properties(properties):
         if key in ("type", "name"):
             words.append(value)
         else:
@@ -43,6 +45,24 @@ def named(mbean: str, *, counts: bool) -> MetricName:
         # The rules leave a name such as offset-commit-count as it is.
         name = f"{name.removesuffix('persec').removesuffix('_total')}_total"
     return MetricName(name, ",".join(labels))
+
+
+def _properties(text: str) -> Iterator[tuple[str, str]]:
+    if '="' not in text:
+        for part in _BETWEEN_PROPERTIES.split(text):
+            key, _, value = part.partition("=")
+            yield key, value
+        return
+    while text:
+        quoted = _QUOTED.match(text)
+        if quoted is not None:
+            yield quoted[1], _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], quoted[2])
+            text = text[quoted.end() :]
+            continue
+        found = _BETWEEN_PROPERTIES.split(text, maxsplit=1)
+        key, _, value = found[0].partition("=")
+        yield key, value
+        text = found[1] if len(found) > 1 else ""
 
 
 def lines(samples: Iterable[Sample]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Numbers about the last minute or so: rates, averages, maxima and percentiles, as Apache Kafka's metrics have them.
+"""Numbers about the last minutes: rates, averages, maxima and percentiles, as Apache Kafka's metrics have them.
 
 Responsible for the arithmetic. Not responsible for names (registry.py). Every class gets its clock, in seconds, which
 must never go back. A recorded time is in milliseconds.
@@ -8,8 +8,10 @@ Invariant: memory does not grow with what is recorded.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 _RATE_SECONDS: Final = 60.0
@@ -23,6 +25,10 @@ _LONGEST_MS: Final = 60_000
 #: Times are kept with about three significant digits, as in Apache Kafka.
 _EXACT_BELOW_MS: Final = 2_000
 _STEP_MS: Final = 50
+#: Apache Kafka's older kind of histogram has mostly values of the last five minutes.
+_HISTOGRAM_WINDOW_SECONDS: Final = 300.0
+#: Its values are kept with this number of bits.
+_BITS: Final = 7
 
 
 class RecentRate:
@@ -140,3 +146,68 @@ def _percentiles(counts: dict[int, int]) -> dict[str, int]:
             at += 1
         found[name] = value
     return found
+
+
+#: The quantiles of Apache Kafka's older kind of histogram, as Prometheus has them.
+QUANTILES: Final = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
+_NO_QUANTILES: Final = tuple((name, 0) for name, _ in QUANTILES)
+
+
+class RecentHistogram:
+    """The number of all values that were ever recorded, and quantiles of those of the last five to ten minutes. Reading
+    changes nothing. A value is at least 0; of a large one the first seven bits are kept, so a quantile may be too small
+    by less than two percent."""
+
+    __slots__ = ("_before", "_began_s", "_counts", "_now_s", "_shown", "count")
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        #: all values that were ever recorded
+        self.count = 0
+        self._began_s = 0.0
+        #: how often each value was recorded in the present window, and in the window before it
+        self._counts: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+        #: the quantiles, until a value is recorded or a window ends
+        self._shown: tuple[tuple[str, int], ...] | None = _NO_QUANTILES
+
+    def record(self, value: float) -> None:
+        """Add a value. A fraction is cut off."""
+        self._end_windows()
+        if not self._counts and not self._before:
+            self._began_s = self._now_s()
+        self.count += 1
+        whole = int(value)
+        shift = whole.bit_length() - _BITS
+        if shift > 0:
+            whole = whole >> shift << shift
+        counts = self._counts
+        counts[whole] = counts.get(whole, 0) + 1
+        self._shown = None
+
+    def quantiles(self) -> tuple[tuple[str, int], ...]:
+        """Return the quantiles by their names in Prometheus. They are 0 if nothing was recorded lately."""
+        self._end_windows()
+        if self._shown is None:
+            self._shown = self._computed()
+        return self._shown
+
+    def _end_windows(self) -> None:
+        if not self._counts and not self._before:
+            return
+        passed = int((self._now_s() - self._began_s) / _HISTOGRAM_WINDOW_SECONDS)
+        if passed:
+            self._before = self._counts if passed == 1 else {}
+            self._counts = {}
+            self._began_s += passed * _HISTOGRAM_WINDOW_SECONDS
+            self._shown = None
+
+    def _computed(self) -> tuple[tuple[str, int], ...]:
+        counts = dict(self._before)
+        for value, number in self._counts.items():
+            counts[value] = counts.get(value, 0) + number
+        if not counts:
+            return _NO_QUANTILES
+        values = sorted(counts)
+        upto = list(accumulate(counts[value] for value in values))
+        return tuple((name, values[bisect_left(upto, part * upto[-1])]) for name, part in QUANTILES)

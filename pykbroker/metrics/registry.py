@@ -12,8 +12,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-#: Matches only if the property `name` ends with PerSec, because a topic may also be called PerSec.
-_RATE = re.compile(r"[^,]*,name=[^,]*PerSec(,|$)")
+#: Matches only if the property `name` ends with PerSec, because a topic may also be called PerSec. The count of a
+#: histogram grows too. Its name begins with a capital letter; `group-count` is the number of groups.
+_GROWS = re.compile(r"[^,]*,name=([^,]*PerSec|[A-Z]\w*-count)(,|$)")
+#: Other values of tags are quoted, as in Apache Kafka (Sanitizer.jmxSanitize).
+_PLAIN = re.compile(r"[\w\-%. \t]*", re.ASCII)
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "*": r"\*", "?": r"\?", "\n": r"\n"})
+
+
+def tag(value: str) -> str:
+    """Return the value of a tag for the name of a metric. A value that clients choose, such as the id of a group, is
+    quoted if it could be read as another tag."""
+    return value if _PLAIN.fullmatch(value) else f'"{value.translate(_ESCAPES)}"'
 
 
 class Counter:
@@ -79,8 +89,9 @@ class Metrics:
         return dict(sorted(values.items()))
 
     def is_counter(self, name: str) -> bool:
-        """Return True if the number only grows. Kafka's rates (`PerSec`) count events since the start."""
-        return name in self._counters or name in self._growing or _RATE.match(name) is not None
+        """Return True if the number only grows. Kafka's rates (`PerSec`) count events since the start, and the count of
+        a histogram all its values."""
+        return name in self._counters or name in self._growing or _GROWS.match(name) is not None
 
     def samples(self) -> Iterator[Sample]:
         """Yield a sample for each number of `snapshot`."""

@@ -52,6 +52,7 @@ from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
+from pykbroker.share_leaders import share_metrics
 from pykbroker.share_leaders.start_offsets import StartOffsets
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
@@ -174,6 +175,7 @@ class BrokerHalf:
         find_start = StartOffsets(runtime, side.cold_reads, batch_checks).find
         self.shares = ShareParts(runtime, live, metadata, channels(), self._channels.send, find_start)
         replicas.on_leadership(self.shares.leaders.on_leadership)
+        share_metrics.register(side.metrics, self.shares.leaders, lambda: replicas.purgatory.share_count)
         groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)

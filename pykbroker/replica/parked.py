@@ -177,7 +177,10 @@ class FetchPurgatory:
         self._loop = loop
         self.deadlines = Deadlines(loop)
         self._followers = AwaitedFollowers(loop)
+        #: all requests that wait
         self.count = 0
+        #: those of members of share groups, also requests that are refused after a time
+        self.share_count = 0
         self.most = most
         # partition -> the bytes that became readable since the last wake, for each `Isolation`.
         self._changed: dict[WatchedPartition, tuple[int, int, int]] = {}
@@ -195,34 +198,42 @@ class FetchPurgatory:
         wait_seconds: float,
         read: Callable[[bool], Any],
         partitions: Callable[[], Iterable[WatchedPartition]],
+        *,
+        is_share: bool = False,
     ) -> ParkedFetch:
-        """Let a fetch wait. The arguments are those of ParkedFetch."""
+        """Let a fetch wait. `is_share` is True for a member of a share group. The other arguments are those of
+        ParkedFetch."""
         if replica_id >= 0:
             wait_seconds = self._followers.wait_seconds(replica_id, wait_seconds)
         parked = ParkedFetch(self.deadlines, partitions, found, wait_seconds, read, isolation=isolation)
-        self.count += 1
-        parked.future.add_done_callback(self._unparked)
+        self._add(is_share)
+        parked.future.add_done_callback(lambda _: self._remove(is_share))
         if replica_id >= 0:
             self._followers.park(replica_id, parked)
         return parked
 
-    def _unparked(self, future: object) -> None:
+    def _add(self, is_share: bool) -> None:
+        self.count += 1
+        self.share_count += is_share
+
+    def _remove(self, is_share: bool) -> None:
         self.count -= 1
+        self.share_count -= is_share
 
     def delay(self, answer: object, wait_seconds: float) -> Promise | None:
-        """Return a promise that has the answer after a time. It counts as a fetch of a consumer that waits. Return None
-        if there is no room for it."""
+        """Return a promise that has the answer to a member of a share group after a time. It counts as a fetch of a
+        consumer that waits. Return None if there is no room for it."""
         if not self.has_room(-1):
             return None
-        self.count += 1
+        self._add(True)
         promise = Promise()
 
         def end() -> None:
-            self.count -= 1
+            self._remove(True)
             promise.set_result(answer)
 
         def cancel() -> None:
-            self.count -= 1
+            self._remove(True)
             deadline.cancel()
 
         deadline = self.deadlines.after(wait_seconds, end)

@@ -19,7 +19,7 @@ _MANAGER = "kafka.server:type=ReplicaManager,name="
 
 def register(metrics: Metrics, replicas: Iterable[Partition], parked: Callable[[], int]) -> None:
     """Register every gauge of these replicas. A gauge iterates over `replicas` each time that it is read. `parked`
-    returns the number of fetches that wait."""
+    returns the number of fetches that wait, without those of share groups."""
     metrics.gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch",
         parked,

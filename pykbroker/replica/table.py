@@ -128,7 +128,7 @@ class ReplicaTable:
             self._follows,
             _new_traffic(config),
         )
-        register(metrics, self, lambda: self.purgatory.count)
+        register(metrics, self, lambda: self.purgatory.count - self.purgatory.share_count)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
@@ -180,6 +180,8 @@ class ReplicaTable:
             for partition in list(self._partitions.get(topic.name, {}).values()):
                 if partition.topic_id == topic.id:
                     self._remove(partition)
+            # A request may have named a topic of which this node has no replica.
+            self.topic_metrics.forget(topic.name)
             self.quotas.configure(topic.name, new.configs.of(ConfigResource.TOPIC, topic.name))
         self._follow_configs(delta, new)
         for changed in delta.topics.changed.values():
@@ -253,6 +255,7 @@ class ReplicaTable:
         if not self._partitions[partition.topic]:
             del self._partitions[partition.topic]
             self._topic_configs.pop(partition.topic, None)
+            self.topic_metrics.forget(partition.topic)
         delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
         self.logs.remove(partition.handle, delay_ms)

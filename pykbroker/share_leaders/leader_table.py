@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
+from pykbroker.share_leaders.share_measures import ShareMeasures
 from pykbroker.share_leaders.share_partition_leader import LeaderServices, SharePartitionLeader, StateKeeper
 from pykbroker.share_partitions.share_sessions import EndedSession, SessionPartitionId, ShareSession, ShareSessions
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -54,9 +55,10 @@ class ShareLeaders:
         `leader_config`). `find_start` is `StartOffsets.find`. `dead_letters` writes dead letters for all groups.
         `most_sessions` is group.share.max.share.sessions."""
         self.sessions = ShareSessions(most_sessions, lambda group, place: self.find(group, *place) is not None)
+        self.measures = ShareMeasures(loop.time)
         self._loop = loop
         self._services = LeaderServices(
-            loop, keeper, config_of, find_start, dead_letters, self._left, self._letters_ended
+            loop, keeper, config_of, find_start, dead_letters, self.measures, self._left, self._letters_ended
         )
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}
         self._by_partition: dict[SessionPartitionId, dict[str, SharePartitionLeader]] = {}
@@ -90,7 +92,9 @@ class ShareLeaders:
             return found
         if found is not None:
             found.end()
-        leader = SharePartitionLeader(SharePartitionKey(group, *place), partition, self._services)
+        key = SharePartitionKey(group, *place)
+        self.measures.begin(key)
+        leader = SharePartitionLeader(key, partition, self._services)
         if not leader.has_left:
             self._by_group.setdefault(group, {})[place] = leader
             self._by_partition.setdefault(place, {})[group] = leader
@@ -106,6 +110,7 @@ class ShareLeaders:
         return self._services.config_of(group).limits
 
     def _left(self, leader: SharePartitionLeader) -> None:
+        self.measures.end(leader.key)
         group, topic_id, index = leader.key
         place = (topic_id, index)
         if self.find(group, *place) is leader:

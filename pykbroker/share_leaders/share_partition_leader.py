@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
     from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
+    from pykbroker.share_leaders.share_measures import ShareMeasures
     from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
     from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
     from pykbroker.share_partitions.delivery_states import ShareLimits
@@ -74,6 +75,7 @@ class LeaderServices:
     #: returns a promise of the offset at which a group starts (`StartOffsets.find`)
     find_start: Callable[[Partition, str], Promise]
     dead_letters: DeadLetterWriter
+    measures: ShareMeasures
     #: called once for each leader, when it is no longer to be found
     left: Callable[[SharePartitionLeader], None]
     #: called when all dead letters of a leader are written, and their records archived
@@ -130,7 +132,10 @@ class SharePartitionLeader:
         self._changes = ChangeTurns(services.loop)
         self._wakes = FetchWakes(services.loop, self.fetch_waiters, self._may_get_more)
         partition.fetch_waiters[self] = None
-        self._load = StateLoad(lambda: services.find_start(partition, self._config.offset_reset), self._loaded)
+        self._load = StateLoad(
+            lambda: services.find_start(partition, self._config.offset_reset),
+            partial(self._loaded, services.loop.time()),
+        )
         self._load.begin(services.keeper.read(key, self.leader_epoch))
 
     def __repr__(self) -> str:
@@ -138,14 +143,17 @@ class SharePartitionLeader:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def _loaded(self, found: LoadedState | KafkaError) -> None:
+    def _loaded(self, began_s: float, found: LoadedState | KafkaError) -> None:
+        self._measures.loaded(began_s)
         if isinstance(found, KafkaError):
             # A group that is not initialised, and a moved leader, are usual.
             is_usual = found.code is ErrorCode.UNKNOWN_SERVER_ERROR or is_fencing(found.code)
             logger.log(logging.INFO if is_usual else logging.WARNING, "%s could not be loaded: %s", self, found)
             self._leave(LeaderState.FAILED, found.code)
             return
-        self.machine, self._state_epoch, self._is_start_stored = found
+        self.machine, self._state_epoch, self._is_start_stored = found.machine, found.state_epoch, found.is_start_stored
+        for size in found.batch_sizes:
+            self._measures.partition(self.key).batch_sizes.record(size)
         self._become(LeaderState.ACTIVE)
         self.letters.add(self.machine.unfinished_letters(self.limits))
         self.store_start()
@@ -192,6 +200,10 @@ class SharePartitionLeader:
         assert self.state.may_become(state), f"{self.state} cannot become {state}"
         self.state = state
 
+    @property
+    def _measures(self) -> ShareMeasures:
+        return self._services.measures
+
     # -- what a fetch asks --------------------------------------------------------------------------------------------
 
     @property
@@ -221,7 +233,8 @@ class SharePartitionLeader:
         """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
         in which the log was read from `next_fetch_offset` on."""
         assert self._is_start_stored
-        found = self.machine.acquire(ask, self._config.limits, self._now_ms())
+        note_batch = self._measures.partition(self.key).batch_sizes.record
+        found = self.machine.acquire(ask, self._config.limits, self._now_ms(), note_batch)
         self._timer.set(self.machine.next_expiry_ms())
         return found
 
@@ -344,6 +357,8 @@ class SharePartitionLeader:
     def _expire(self) -> None:
         write = self.machine.expire(self.limits, self._now_ms())
         if write is not None:
+            ended = sum(each.last - each.first + 1 for each in write.ranges)
+            self._measures.partition(self.key).lock_timeouts += ended
             self._write(write).add_done_callback(partial(self._written, write, Promise()))
             self._wakes.now()
         self._timer.set(self.machine.next_expiry_ms())

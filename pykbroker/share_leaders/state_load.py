@@ -23,11 +23,13 @@ _NO_START: Final = -1
 
 
 class LoadedState(NamedTuple):
-    """`is_start_stored` is False if the start was found just now, so that the share coordinator does not have it."""
+    """`is_start_stored` is False if the start was found just now, so that the share coordinator does not have it.
+    `batch_sizes` are the numbers of offsets of the state's batches."""
 
     machine: SharePartition
     state_epoch: int
     is_start_stored: bool
+    batch_sizes: list[int]
 
 
 class StateLoad:
@@ -87,7 +89,8 @@ class StateLoad:
         except UnusableState as error:
             self._end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"its state is unusable: {error}"))
             return
-        self._end(LoadedState(machine, answer.state_epoch, answer.start_offset != _NO_START))
+        sizes = [each.last - each.first + 1 for each in ranges]
+        self._end(LoadedState(machine, answer.state_epoch, answer.start_offset != _NO_START, sizes))
 
     def _end(self, found: LoadedState | KafkaError) -> None:
         self._step = None

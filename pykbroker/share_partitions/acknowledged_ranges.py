@@ -6,7 +6,8 @@ Responsible for the rules that need no state of records: Apache Kafka checks the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, Protocol
 
@@ -62,3 +63,16 @@ def runs_of_types(acknowledged: AcknowledgedRange, start: int) -> Iterator[tuple
         end = first + len(list(group))
         yield first, end - 1, kind
         first = end
+
+
+def counts_of_types(acknowledged: Iterable[AcknowledgedRange]) -> list[int]:
+    """Return the number of offsets of each type, in the order of the types. The ranges are well-formed."""
+    counts = [0] * (RENEW + 1)
+    for each in acknowledged:
+        types = each.acknowledge_types
+        if len(types) == 1:
+            counts[types[0]] += each.last_offset - each.first_offset + 1
+        else:
+            for kind, number in Counter(types).items():
+                counts[kind] += number
+    return counts

@@ -11,7 +11,7 @@ one record that kills its consumers does not take its whole batch with it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from pykbroker.share_partitions.delivery_states import ACQUIRED, ARCHIVED, AVAILABLE, ShareLimits
@@ -55,12 +55,22 @@ def throttled_from(delivery_limit: int) -> int:
 
 
 class Acquisition:
-    """One call of `acquire`. `owner` is the member's number in `LockOwners`."""
+    """One call of `acquire`. `owner` is the member's number in `LockOwners`. `note_batch` is called with the number of
+    offsets of each batch that comes into flight."""
 
-    def __init__(self, window: InFlightWindow, ask: Acquire, owner: int, limits: ShareLimits, now_ms: int) -> None:
+    def __init__(
+        self,
+        window: InFlightWindow,
+        ask: Acquire,
+        owner: int,
+        limits: ShareLimits,
+        now_ms: int,
+        note_batch: Callable[[int], object],
+    ) -> None:
         self._window = window
         self._ask = ask
         self._owner = owner
+        self._note_batch = note_batch
         self._limits = limits
         self._deadline_ms = deadline_of(now_ms, limits.lock_duration_ms)
         self._throttled_from = throttled_from(limits.delivery_count)
@@ -183,7 +193,7 @@ class Acquisition:
             last = min(last, self._end_of_batch(first + left - 1))
         most = max(1, self._ask.batch_size)
         if self._ask.limits_records:
-            self._window.add(InFlightBatch(first, last, AVAILABLE, 0))
+            self._add(InFlightBatch(first, last, AVAILABLE, 0))
             # The rest of the log's batch is in flight too, and can be acquired.
             self._window.note_available(first + left)
             last = min(last, first + left - 1)
@@ -203,8 +213,12 @@ class Acquisition:
 
     def _take_new(self, first: int, last: int) -> None:
         batch = InFlightBatch(first, last, AVAILABLE, 0)
-        self._window.add(batch)
+        self._add(batch)
         self._take(batch, first, last, 0)
+
+    def _add(self, batch: InFlightBatch) -> None:
+        self._window.add(batch)
+        self._note_batch(batch.last - batch.first + 1)
 
     def _take_part(self, first: int, last: int) -> None:
         """Acquire offsets that have just come into flight, but not the rest of their batch."""

@@ -27,7 +27,7 @@ ever. A record at the delivery limit whose lock has ended while the write of its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pykbroker.share_partitions.acknowledged_ranges import (
@@ -127,6 +127,11 @@ class SharePartition:
         """The number of offsets that count for share.partition.max.record.locks: all from the start to the end."""
         return self._window.locked_span
 
+    @property
+    def batch_count(self) -> int:
+        """The number of batches in flight."""
+        return len(self._window)
+
     def can_acquire(self, limits: ShareLimits) -> bool:
         """Return True if a fetch may acquire records: below the limit of locks, or what was released before the end."""
         window = self._window
@@ -149,11 +154,18 @@ class SharePartition:
 
     # -- acquiring ----------------------------------------------------------------------------------------------------
 
-    def acquire(self, ask: Acquire, limits: ShareLimits, now_ms: int) -> list[AcquiredRange]:
+    def acquire(
+        self,
+        ask: Acquire,
+        limits: ShareLimits,
+        now_ms: int,
+        note_batch: Callable[[int], object] = lambda size: None,
+    ) -> list[AcquiredRange]:
         """Lock records of fetched batches for a member, and return them. Records between the ranges go to the client
-        too, which filters them."""
+        too, which filters them. `note_batch` is called with the number of offsets of each batch that comes into
+        flight."""
         owner = self._owners.add(ask.member, self._window.owner_ids)
-        return Acquisition(self._window, ask, owner, limits, now_ms).run()
+        return Acquisition(self._window, ask, owner, limits, now_ms, note_batch).run()
 
     def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
         """Undo an acquisition whose records were never sent. They are available with the count that they had before.

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykbroker.metrics.exposition import lines, named
-from pykbroker.metrics.registry import Metrics
+from pykbroker.metrics.registry import Metrics, tag
 from pykbroker.testing import Broker
 
 
@@ -64,6 +64,38 @@ def test_names(mbean: str, counts: bool, name: str, labels: str) -> None:
 def test_a_comma_in_a_value() -> None:
     found = named("kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=/a,b/c", counts=False)
     assert found == ("kafka_log_logmanager_logdirectoryoffline", 'logDirectory="/a,b/c"')
+
+
+@pytest.mark.parametrize(
+    "group", ["a b-%.c", "", "a,topic=x", '"', "\\", '\\",x="y', "line\nline", "é*?", "n\\n", 'a="b",c="d"']
+)
+def test_a_value_that_clients_choose(group: str) -> None:
+    """Without quotes it could add tags, and Prometheus would refuse the whole page."""
+    metrics = Metrics()
+    metrics.gauge(f"kafka.server:type=T,name=N,group={tag(group)},topic=t,partition=0", lambda: 1)
+    (family,) = text_string_to_metric_families("".join(lines(metrics.samples())))
+    assert [sample.labels for sample in family.samples] == [{"group": group, "topic": "t", "partition": "0"}]
+
+
+def test_only_values_that_need_it_are_quoted() -> None:
+    assert tag("a b-%.c") == "a b-%.c"
+    assert tag("a:b") == '"a:b"', "as in Apache Kafka"
+
+
+def test_a_histogram() -> None:
+    metrics = Metrics()
+    metrics.family(
+        lambda: [
+            ("kafka.server:type=T,name=Ms-count,group=g", 3),
+            ("kafka.server:type=T,name=Ms,group=g,quantile=0.50", 7),
+        ]
+    )
+    assert "".join(lines(metrics.samples())) == (
+        "# TYPE kafka_server_t_ms gauge\n"
+        'kafka_server_t_ms{group="g",quantile="0.50"} 7\n'
+        "# TYPE kafka_server_t_ms_count counter\n"
+        'kafka_server_t_ms_count{group="g"} 3\n'
+    )
 
 
 def test_a_topic_whose_name_is_that_of_a_rate() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.metrics.recent import RecentRate, RecentTimes, TimeHistogram
+from pykbroker.metrics.recent import QUANTILES, RecentHistogram, RecentRate, RecentTimes, TimeHistogram
 
 
 class Clock:
@@ -97,3 +99,46 @@ def test_a_histogram_stays_small_and_near_the_truth(recorded: list[float]) -> No
     assert most * 0.97 - 1 <= numbers["max"] <= most
     half = min(sorted(recorded)[(len(recorded) - 1) // 2], 60_000)
     assert half * 0.97 - 1 <= numbers["p50"] <= half
+
+
+def test_quantiles_of_a_histogram() -> None:
+    histogram = RecentHistogram(Clock())
+    assert dict(histogram.quantiles()) == dict.fromkeys((name for name, _ in QUANTILES), 0)
+    for value in range(1, 101):
+        histogram.record(value)
+    found = dict(histogram.quantiles())
+    assert found == {"0.50": 50, "0.75": 75, "0.95": 95, "0.98": 98, "0.99": 99, "0.999": 100}
+    assert histogram.quantiles() == histogram.quantiles(), "reading changes nothing"
+    assert histogram.count == 100
+
+
+def test_a_histogram_forgets_a_value_after_two_windows() -> None:
+    clock = Clock()
+    histogram = RecentHistogram(clock)
+    histogram.record(7)
+    clock.now_s += 200
+    histogram.record(9)
+    assert dict(histogram.quantiles())["0.999"] == 9
+    clock.now_s += 200
+    histogram.record(8)
+    assert dict(histogram.quantiles())["0.50"] == 8
+    clock.now_s += 200
+    assert dict(histogram.quantiles())["0.999"] == 8, "the first window is over"
+    clock.now_s += 300
+    assert dict(histogram.quantiles())["0.999"] == 0
+    assert histogram.count == 3
+    histogram.record(3)
+    assert dict(histogram.quantiles())["0.50"] == 3
+
+
+@given(st.lists(st.integers(0, 2**63), min_size=1))
+def test_a_quantile_is_too_small_by_less_than_two_percent(values: list[int]) -> None:
+    histogram = RecentHistogram(Clock())
+    for value in values:
+        histogram.record(value)
+    values.sort()
+    for (name, found), (_, part) in zip(histogram.quantiles(), QUANTILES, strict=True):
+        exact = values[max(0, math.ceil(part * len(values)) - 1)]
+        assert found <= exact, name
+        assert found >= exact * 0.98, name
+    assert len(histogram._counts) <= 128 + 64 * 57
