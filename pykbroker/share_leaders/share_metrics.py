@@ -76,8 +76,9 @@ def _histogram(name: str, tags: str, histogram: RecentHistogram) -> Numbers:
 
 
 def _quantiles(name: str, tags: str, histogram: RecentHistogram) -> Numbers:
+    prefix = f"{name}{tags},quantile="
     for quantile, value in histogram.quantiles():
-        yield f"{name}{tags},quantile={quantile}", value
+        yield prefix + quantile, value
 
 
 def _count_of(name: str) -> str:

@@ -8,6 +8,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from pykbroker.metrics.exposition import lines, named
 from pykbroker.metrics.registry import Metrics, tag
 from pykbroker.testing import Broker
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
+)
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.primitives import uuid_to_str
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
+from testkit.share_requests import acquired, share_fetches
 
 
 @pytest.mark.parametrize(
@@ -121,7 +132,8 @@ def test_a_counter_and_a_gauge() -> None:
 
 @pytest.mark.slow
 def test_prometheus_reads_every_metric_of_a_node() -> None:
-    with Broker({"pykbroker.create.topics": "a-b:2:1,a.c:1:1"}) as broker:
+    with Broker({"pykbroker.create.topics": "a-b:2:1,a.c:1:1"}) as broker, Wire(broker.bootstrap_servers) as wire:
+        fetch_of_a_share_group(wire, 'g,topic="x')
         assert broker._run is not None
         expected = broker._run.metrics()
         families = list(text_string_to_metric_families("".join(lines(expected))))
@@ -132,3 +144,25 @@ def test_prometheus_reads_every_metric_of_a_node() -> None:
     assert {family.type for family in families} == {"counter", "gauge"}
     sizes = [sample.labels for sample in samples if sample.name == "kafka_log_log_size"]
     assert {"topic": "a-b", "partition": "1"} in sizes
+    in_flight = [
+        sample for sample in samples if sample.name == "kafka_server_sharepartitionmetrics_inflightmessagecount"
+    ]
+    assert [(sample.labels, sample.value) for sample in in_flight] == [
+        ({"group": 'g,topic="x', "topic": "a-b", "partition": "1"}, 2)
+    ]
+
+
+def fetch_of_a_share_group(wire: Wire, group: str) -> None:
+    """Acquire two records."""
+    wire.produce("a-b", batch(b"x", b"y"), partition=1)
+    topics = wire.call(MetadataRequest(topics=None)).topics
+    topic_id = next(topic.topic_id for topic in topics if topic.name == "a-b")
+    find = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"{group}:{uuid_to_str(topic_id)}:1"])
+    eventually("a share coordinator", lambda: wire.call(find).coordinators[0].error_code == 0)
+    states = [
+        InitializeStateData(topic_id=topic_id, partitions=[PartitionData(partition=1, state_epoch=1, start_offset=0)])
+    ]
+    state = InitializeShareGroupStateRequest(group_id=group, topics=states)
+    eventually("a state", lambda: wire.call(state).results[0].partitions[0].error_code == 0)
+    fetched = wire.call(share_fetches(topic_id, 1, group_id=group, max_wait_ms=20_000))
+    assert acquired(fetched) == {1: [(0, 1, 1)]}
