@@ -95,12 +95,22 @@ class WaitingShareFetch:
         if waits:
             return
         measures.expired_fetches += is_expired
-        counted = [into for into in reads.found if not into.error or self._exists(into)]
-        failed = [into for into in counted if into.error]
-        topics = services.replicas.topic_metrics.share_fetches
-        topics.count({str(into.entry.topic) for into in counted}, {str(into.entry.topic) for into in failed})
-        if len(failed) < len(counted):
-            measures.fetched(group, reader.acquirable, len(counted))
+        topics: set[str] = set()
+        failed: set[str] = set()
+        asked = errors = 0
+        for into in reads.found:
+            if into.error and not self._exists(into):
+                continue
+            topic = into.entry.topic
+            assert topic is not None
+            asked += 1
+            topics.add(topic)
+            if into.error:
+                errors += 1
+                failed.add(topic)
+        services.replicas.topic_metrics.share_fetches.count(topics, failed)
+        if errors < asked:
+            measures.fetched(group, reader.acquirable, asked)
 
     def _exists(self, into: PartitionRead) -> bool:
         """Return True if the metadata has a partition that was not read, and the client may read it."""

@@ -158,13 +158,14 @@ class RecentHistogram:
     changes nothing. A value is at least 0; of a large one the first seven bits are kept, so a quantile may be too small
     by less than two percent."""
 
-    __slots__ = ("_before", "_began_s", "_counts", "_now_s", "_shown", "count")
+    __slots__ = ("_before", "_counts", "_ends_s", "_now_s", "_shown", "count")
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         #: all values that were ever recorded
         self.count = 0
-        self._began_s = 0.0
+        #: the end of the present window; it begins with the first value after a time without any
+        self._ends_s = 0.0
         #: how often each value was recorded in the present window, and in the window before it
         self._counts: dict[int, int] = {}
         self._before: dict[int, int] = {}
@@ -173,9 +174,11 @@ class RecentHistogram:
 
     def record(self, value: float) -> None:
         """Add a value. A fraction is cut off."""
-        self._end_windows()
-        if not self._counts and not self._before:
-            self._began_s = self._now_s()
+        now_s = self._now_s()
+        if now_s >= self._ends_s:
+            self._end_windows(now_s)
+            if not self._before:
+                self._ends_s = now_s + _HISTOGRAM_WINDOW_SECONDS
         self.count += 1
         whole = int(value)
         shift = whole.bit_length() - _BITS
@@ -187,19 +190,19 @@ class RecentHistogram:
 
     def quantiles(self) -> tuple[tuple[str, int], ...]:
         """Return the quantiles by their names in Prometheus. They are 0 if nothing was recorded lately."""
-        self._end_windows()
+        now_s = self._now_s()
+        if now_s >= self._ends_s:
+            self._end_windows(now_s)
         if self._shown is None:
             self._shown = self._computed()
         return self._shown
 
-    def _end_windows(self) -> None:
-        if not self._counts and not self._before:
-            return
-        passed = int((self._now_s() - self._began_s) / _HISTOGRAM_WINDOW_SECONDS)
-        if passed:
+    def _end_windows(self, now_s: float) -> None:
+        if self._counts or self._before:
+            passed = int((now_s - self._ends_s) / _HISTOGRAM_WINDOW_SECONDS) + 1
             self._before = self._counts if passed == 1 else {}
             self._counts = {}
-            self._began_s += passed * _HISTOGRAM_WINDOW_SECONDS
+            self._ends_s += passed * _HISTOGRAM_WINDOW_SECONDS
             self._shown = None
 
     def _computed(self) -> tuple[tuple[str, int], ...]:
