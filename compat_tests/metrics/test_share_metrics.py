@@ -52,7 +52,9 @@ CONFIG = {
     "group.share.min.record.lock.duration.ms": str(LOCK_MS),
     "group.share.record.lock.duration.ms": str(LOCK_MS),
 }
-TAGS = ",group=g,topic=t,partition=0"
+#: Parentheses are quoted in the names of metrics.
+GROUP = "g(1)"
+TAGS = f',group="{GROUP}",topic=t,partition=0'
 
 Read = Callable[[], dict[str, float]]
 
@@ -72,7 +74,7 @@ def broker() -> Iterator[Broker]:
 
 
 class Acts:
-    """A member of the group `g` on one broker, and the metrics after each part of its session. `read` returns the
+    """A member of a group on one broker, and the metrics after each part of its session. `read` returns the
     metrics of the broker."""
 
     def __init__(self, bootstrap: str, read: Read) -> None:
@@ -100,11 +102,11 @@ class Acts:
 
     def prepare(self, wire: Wire) -> None:
         """Let the group start at offset 0."""
-        find = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"g:{uuid_to_str(self.topic_id)}:0"])
+        find = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"{GROUP}:{uuid_to_str(self.topic_id)}:0"])
         eventually("a share coordinator", lambda: wire.call(find).coordinators[0].error_code == 0)
         data = PartitionData(partition=0, state_epoch=1, start_offset=0)
         states = [InitializeStateData(topic_id=self.topic_id, partitions=[data])]
-        request = InitializeShareGroupStateRequest(group_id="g", topics=states)
+        request = InitializeShareGroupStateRequest(group_id=GROUP, topics=states)
         eventually("a state", lambda: wire.call(request).results[0].partitions[0].error_code == 0)
 
     def acknowledge(self, wire: Wire) -> None:
@@ -134,10 +136,10 @@ class Acts:
         wire.call(self.fetches(0, member_id="n", max_wait_ms=20_000))
 
     def fetches(self, *indexes: int, **fields: Any) -> Any:
-        return share_fetches(self.topic_id, *indexes, **fields)
+        return share_fetches(self.topic_id, *indexes, **{"group_id": GROUP, **fields})
 
     def acknowledges(self, acks: Any, **fields: Any) -> Any:
-        return share_acknowledges(self.topic_id, acks, **fields)
+        return share_acknowledges(self.topic_id, acks, **{"group_id": GROUP, **fields})
 
     def timed_out(self) -> dict[str, float] | None:
         """Offset 2 was acquired again, and 5 to 7 were renewed."""
