@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pykbroker.testing.pykbroker_container import PykbrokerContainer
     from pykbroker.testing.secure_broker import SecureBroker
     from pykbroker.testing.secure_cluster import SecureCluster
+    from pykbroker.testing.share_deliveries import InspectedDelivery
     from pykbroker.testing.traffic import RecordedRequest
     from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -41,6 +42,7 @@ __all__ = [
     "FaultError",
     "FaultRule",
     "Faults",
+    "InspectedDelivery",
     "InspectedGroup",
     "InspectedMember",
     "InspectedOffset",
@@ -67,6 +69,7 @@ _HOMES = {
     "FaultError": "pykbroker.testing.faults.fault_rule",
     "FaultRule": "pykbroker.testing.faults.fault_rule",
     "Faults": "pykbroker.testing.faults.rule_set",
+    "InspectedDelivery": "pykbroker.testing.share_deliveries",
     "InspectedGroup": "pykbroker.testing.inspection",
     "InspectedMember": "pykbroker.testing.inspection",
     "InspectedOffset": "pykbroker.testing.inspection",

@@ -29,11 +29,12 @@ from pykbroker.testing.network import HOST, Network
 from pykbroker.testing.node_thread import KillableNode
 from pykbroker.testing.renamed import newer, warn
 from pykbroker.testing.running_nodes import RunningNodes
+from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Cluster(WithBlock, Watched, Led):
+class Cluster(WithBlock, Watched, SharesInProcess, Led):
     """Nodes 1 to `nodes`, each broker and controller.
 
     `nodes`: their number. `config`: Kafka's configuration keys of every node, which override `cluster_profile`.
@@ -269,6 +270,9 @@ class Cluster(WithBlock, Watched, Led):
 
     def _ask(self, node: int, request: Any) -> Any:
         return self._running[node].ask(request)
+
+    def _of_each_node(self, read: Callable[[Node], T]) -> list[T]:
+        return [self._running[node].read(read) for node in self._asked_nodes()]
 
     def _ask_controller(self, request: Any) -> Any:
         return self._running.ask_controller(request, CONTROLLER_SECONDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -19,20 +19,25 @@ from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
+from pykbroker.storage.format import StorageFormatError
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.node_thread import NodeThread
+from pykbroker.testing.release_levels import format_unused, levels_of
+from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Broker(WithBlock, Watched, Arranged):
+class Broker(WithBlock, Watched, SharesInProcess, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
     removed; without it the node uses a temporary directory. `port`: the port for clients; 0 takes a free port at every
-    start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`.
+    start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`. `release`:
+    the release of Apache Kafka at whose levels of features a new cluster begins, `4.3` or `4.4`; without it, those of
+    `pykbroker start`. A directory that is in use already keeps its levels. Raises ConfigError for an unknown release.
     """
 
     def __init__(
@@ -42,11 +47,13 @@ class Broker(WithBlock, Watched, Arranged):
         port: int = 0,
         *,
         record: bool = False,
+        release: str | None = None,
     ) -> None:
         super().__init__(record=record)
         self._overrides = {key: as_text(value) for key, value in (config or {}).items()}
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._port = port
+        self._levels = None if release is None else levels_of(release)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._run: NodeThread[OsRuntime] | None = None
 
@@ -79,6 +86,9 @@ class Broker(WithBlock, Watched, Arranged):
     def _ask(self, node: int, request: Any) -> Any:
         return self._started.ask(request)
 
+    def _of_each_node(self, read: Callable[[Node], T]) -> list[T]:
+        return [self._started.read(read)]
+
     def _ask_controller(self, request: Any) -> Any:
         return self._started.ask_controller(request, CONTROLLER_SECONDS)
 
@@ -105,7 +115,9 @@ class Broker(WithBlock, Watched, Arranged):
         try:
             properties = {**development_profile(directory, self._port, controller_port=0), **self._overrides}
             config = start_config(properties)
-        except ConfigError:
+            if self._levels is not None:
+                format_unused(config, self._levels)
+        except (ConfigError, StorageFormatError, OSError):
             self._remove_temporary()
             raise
         self._failure = None

@@ -22,6 +22,10 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
+from pykbroker_wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
@@ -29,6 +33,7 @@ from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.list_transactions import ListTransactionsRequest
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pykbroker_wire.messages.share_group_describe import ShareGroupDescribeRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
 
@@ -83,8 +88,8 @@ class InspectedMember:
 
 @dataclass(frozen=True, slots=True)
 class InspectedGroup:
-    """`type`: `classic` or `consumer` (KIP-848). `state`: Kafka's word, `Stable`, `Empty`, ... `protocol`: the
-    assignor."""
+    """`type`: `classic`, `consumer` (KIP-848) or `share` (KIP-932). `state`: Kafka's word, `Stable`, `Empty`, ...
+    `protocol`: the assignor."""
 
     group_id: str
     type: str
@@ -253,9 +258,26 @@ class Inspected(ABC):
             if one.committed_offset >= 0
         }
 
+    def start_offsets(self, group_id: str) -> dict[NamedIndex, int]:
+        """Return the offsets at which a share group starts, by topic and partition. All records before them are done. A
+        partition that the group has not begun to read is left out. Raises LookupError if there is no such share
+        group."""
+        if self._group_types().get(group_id, "").lower() != "share":
+            raise LookupError(f"there is no share group {group_id}")
+        asked = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)]
+        request = DescribeShareGroupOffsetsRequest(groups=asked)
+        group = self._of_coordinator(_GROUP, group_id, request, lambda answer: answer.groups[0])
+        return {
+            (topic.topic_name, one.partition_index): one.start_offset
+            for topic in group.topics
+            for one in topic.partitions
+            if one.start_offset >= 0
+        }
+
     records_async = on_thread(records)
     group_async = on_thread(group)
     committed_offsets_async = on_thread(committed_offsets)
+    start_offsets_async = on_thread(start_offsets)
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -389,6 +411,8 @@ class Inspected(ABC):
                     for one in group.members
                 ),
             )
+        if kind.lower() == "share":
+            return self._described_share(group_id)
         request = DescribeGroupsRequest(groups=[group_id])
         old = self._of_coordinator(_GROUP, group_id, request, lambda answer: answer.groups[0])
         return InspectedGroup(
@@ -407,6 +431,21 @@ class Inspected(ABC):
                 for one in old.members
             ),
         )
+
+    def _described_share(self, group_id: str) -> InspectedGroup:
+        request = ShareGroupDescribeRequest(group_ids=[group_id])
+        group = self._of_coordinator(_GROUP, group_id, request, lambda answer: answer.groups[0])
+        members = tuple(
+            InspectedMember(
+                one.member_id,
+                one.client_id,
+                one.client_host,
+                None,
+                _sorted({topic.topic_name: topic.partitions for topic in one.assignment.topic_partitions}),
+            )
+            for one in group.members
+        )
+        return InspectedGroup(group_id, "share", group.group_state, group.assignor_name, members)
 
     def _transaction(self, transactional_id: str) -> InspectedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -25,6 +25,7 @@ from pykbroker.runtime import OsRuntime
 from pykbroker.testing.killable import KillableRuntime, killable_loop
 
 R = TypeVar("R", bound=OsRuntime)
+T = TypeVar("T")
 
 
 class NodeThread(Generic[R]):
@@ -93,6 +94,11 @@ class NodeThread(Generic[R]):
             return node.services.controller_channel.send(request, int(timeout_seconds * 1000))
 
         return self._asked(send, timeout_seconds)
+
+    def read(self, read: Callable[[Node], T], timeout_seconds: float = 60.0) -> T:
+        """Call a function with the node on the loop of its broker half, and return its result. Raises as `ask` does."""
+        found: T = self._asked(read, timeout_seconds)
+        return found
 
     def _asked(self, ask: Callable[[Node], Any], timeout_seconds: float) -> Any:
         node = self._node

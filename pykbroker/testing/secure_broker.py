@@ -22,8 +22,8 @@ class SecureBroker(Broker, SecuredClients):
 
     `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always a
     user. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
-    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port` and `record` are as for Broker.
-    Raises ConfigError for an unknown protocol or mechanism.
+    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record` and `release` are
+    as for Broker. Raises ConfigError for an unknown protocol or mechanism.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class SecureBroker(Broker, SecuredClients):
         data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
         record: bool = False,
+        release: str | None = None,
     ) -> None:
         self._credentials = SecuredUsers(users, protocol, mechanism)
         listeners = f"SECURE://localhost:{port},OWN://127.0.0.1:0,CONTROLLER://localhost:0"
@@ -47,7 +48,7 @@ class SecureBroker(Broker, SecuredClients):
             "controller.quorum.bootstrap.servers": "localhost:0",
             **self._credentials.keys_of_node("OWN", acls=acls),
         }
-        super().__init__({**keys, **(config or {})}, data_dir, port, record=record)
+        super().__init__({**keys, **(config or {})}, data_dir, port, record=record, release=release)
 
     def start(self) -> Self:
         """Start and wait until every user can log in. Raises the exception that kept the node from starting."""

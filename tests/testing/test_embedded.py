@@ -20,6 +20,7 @@ import pykbroker
 from pykbroker.config.kinds import ConfigError
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from testkit.nodes.wire import Wire, batch
 
 
@@ -193,3 +194,29 @@ def test_the_host_process_stays_as_it_was() -> None:
         during = state_of_the_process()
         assert {**during, "threads": None} == {**before, "threads": None}
     assert state_of_the_process() == before
+
+
+def levels(broker: pykbroker.Broker) -> dict[str, int]:
+    """Return the finalized level of each feature."""
+    with Wire(broker.bootstrap_servers) as wire:
+        answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+    return {one.name: one.max_version_level for one in answer.finalized_features}
+
+
+def test_a_new_broker_begins_at_the_levels_of_a_release(tmp_path: Path) -> None:
+    with pykbroker.Broker() as broker:
+        default = levels(broker)
+    with pykbroker.Broker(data_dir=tmp_path, release="4.3") as broker:
+        assert levels(broker) == default
+        assert default["metadata.version"] == 30
+    with pykbroker.Broker(data_dir=tmp_path, release="4.4") as broker:
+        assert levels(broker) == default, "a directory that is in use keeps its levels"
+    with pykbroker.Broker(release="4.4") as broker:
+        assert levels(broker)["metadata.version"] == 33
+    with pykbroker.Broker(release="4.0") as broker:
+        assert "share.version" not in levels(broker)
+
+
+def test_an_unknown_release_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"9\.9"):
+        pykbroker.Broker(release="9.9")

@@ -1,0 +1,31 @@
+"""The levels of features with which an embedded broker begins, if a test asks for those of a release."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.typed_config import Config
+from pykbroker.metadata.features import FeatureError, chosen_levels
+from pykbroker.storage.format import directories_of, format_directories, is_unused
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+
+def levels_of(release: str) -> dict[str, int]:
+    """Return feature -> the level with which a cluster of a release begins: `4.3`, `4.4`, `4.0-IV3`. Raises
+    ConfigError."""
+    try:
+        return chosen_levels(release, {}, dynamic_quorum=True)
+    except FeatureError as error:
+        raise ConfigError(str(error)) from None
+
+
+def format_unused(config: Config, levels: dict[str, int]) -> None:
+    """Format the directories of a node for a new cluster with these levels, unless one is in use already. Raises
+    StorageFormatError, OSError."""
+    disk, rng = OsDisk(), random.SystemRandom()
+    if all(is_unused(disk, path) for path in directories_of(config)):
+        cluster_id = uuid_to_str(random_uuid(rng))
+        format_directories(disk, config, cluster_id, rng, now_ms=time.time_ns() // 1_000_000, levels=levels)
