@@ -200,6 +200,7 @@ SAME_STEM = {
     ("Assignment", "Assignor"): "Apache Kafka's words: an assignor makes assignments",
     ("File", "Filled"): "two words",
     ("HostAndPort", "HostsAndPorts"): "two kinds of values: a list of the other",
+    ("Settled", "Settlement"): "a request that is settled in part, and the states of records after a lock",
     ("segment", "segments"): "one, and those of a log in order",
     ("SharePartition", "SharedPartitions"): "Kafka's class of a leader, and partitions of a share group",
     ("TopicDelta", "TopicsDelta"): "Apache Kafka's words: the changes of one topic, and of all",
