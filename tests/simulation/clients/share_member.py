@@ -43,7 +43,8 @@ _NO_SESSION: Final = frozenset(
 )
 #: The errors of one partition. While its state is not initialised, it is UNKNOWN_SERVER_ERROR.
 _NOT_NOW: Final = MOVED | NO_COORDINATOR | {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.UNKNOWN_SERVER_ERROR}
-_NOT_ACKNOWLEDGED: Final = _NOT_NOW | {ErrorCode.INVALID_RECORD_STATE}
+#: The errors of acknowledgements. INVALID_REQUEST is for offsets after all that a new leader has in flight.
+_NOT_ACKNOWLEDGED: Final = _NOT_NOW | {ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST}
 _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 

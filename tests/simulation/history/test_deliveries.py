@@ -73,6 +73,13 @@ def test_a_record_at_the_delivery_limit_or_before_the_first_offset_need_not_come
     story.check()
 
 
+def test_records_that_were_deleted_later_are_no_violation() -> None:
+    story = Story()
+    del story.log[0]
+    story.starts = {(ALL, PLACE): (1, False), (COMMITTED, PLACE): (1, True)}
+    story.check()
+
+
 def test_an_answer_that_was_under_way_may_bring_what_was_acknowledged_meanwhile() -> None:
     story = Story()
     story.give(COMMITTED, (0, b"a")).started = 0

@@ -7,9 +7,14 @@ them. Faults, members of the cluster and what it survives are those of cluster_r
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.simulation.cluster_run.plan import Plan, plan_of
+from tests.simulation.cluster_run.workload import PLACES
+from tests.simulation.history.events import Place
+
+#: A partition that only a share group reads, and from which records are deleted.
+TRIMMED: Place = ("trimmed", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,12 @@ class GroupPlan:
     name: str
     members: int
     configs: dict[str, str]
+    #: the partitions of the topic that it reads
+    places: list[Place] = field(default_factory=lambda: PLACES)
+
+    @property
+    def topic(self) -> str:
+        return self.places[0][0]
 
     @property
     def read_committed(self) -> bool:
@@ -33,6 +44,11 @@ class SharePlan:
     groups: list[GroupPlan]
     #: the longest pause between two requests of a member
     pause: float
+
+    @property
+    def trims(self) -> bool:
+        """True if a group reads the partition from which records are deleted."""
+        return any(TRIMMED in group.places for group in self.groups)
 
     def describe(self) -> list[str]:
         return [
@@ -64,10 +80,11 @@ def share_plan_of(seed: int) -> SharePlan:
         "group.share.initialize.retry.interval.ms": "1000",
     }
     groups = [_group(rng, number) for number in range(rng.randint(1, 2))]
+    pause = rng.choice([0.05, 0.2, 0.4])
+    if rng.random() < 0.3:
+        groups.append(replace(_group(rng, len(groups)), places=[TRIMMED]))
     return SharePlan(
-        replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides),
-        groups,
-        rng.choice([0.05, 0.2, 0.4]),
+        replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides), groups, pause
     )
 
 

@@ -7,6 +7,7 @@ when faults are over. Not responsible for the rules.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -14,13 +15,21 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.simulation.clients.plain import PlainProducer
 from tests.simulation.clients.share_member import ShareMember
-from tests.simulation.cluster_run.workload import PLACES, TOPIC, Workload
+from tests.simulation.clients.trimmer import Trimmer
+from tests.simulation.cluster_run.workload import REPLICAS, Workload
 from tests.simulation.history.checks import insist, of_share_groups
 from tests.simulation.history.deliveries import GroupPlace, wanted_offsets
+from tests.simulation.history.events import History
 from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
-from tests.simulation.share_run.share_plan import GroupPlan, SharePlan
+from tests.simulation.share_run.share_plan import TRIMMED, GroupPlan, SharePlan
 from tests.simulation.stage import Stage
+
+if TYPE_CHECKING:
+    from pykbroker.replica.partition import Partition
+    from tests.simulation.history.events import Place
+    from tests.simulation.sim_broker import SimBroker
 
 _GROUP_CONFIG = 32
 _JOIN_SECONDS = 60.0
@@ -39,6 +48,8 @@ class ShareWorkload(Workload):
     async def prepare(self) -> None:
         await super().prepare()
         admin = self._stage.peer("share admin")
+        if self._share_plan.trims:
+            await admin.create_topic(TRIMMED[0], 1, REPLICAS)
         for group in self._share_plan.groups:
             configs = [
                 AlterableConfig(name=name, config_operation=0, value=value) for name, value in group.configs.items()
@@ -54,7 +65,21 @@ class ShareWorkload(Workload):
             await asyncio.sleep(0.1)
 
     async def run(self) -> None:
-        await self._stage.together(*(self._lives(group) for group in self._share_plan.groups), super().run())
+        works = [self._lives(group) for group in self._share_plan.groups]
+        if self._share_plan.trims:
+            works.append(self._trim())
+        await self._stage.together(*works, super().run())
+
+    async def _trim(self) -> None:
+        """Write to a partition from which records are deleted. The usual checks do not know it."""
+        cluster, is_over = self._stage.cluster, lambda: self._is_over
+        producer = PlainProducer(
+            cluster, History(), "trimmed", TRIMMED, idempotent=True, in_flight=3, trouble=self._plan.trouble
+        )
+        trimmer = Trimmer(cluster, self._stage.history, "trimmer", TRIMMED)
+        await self._stage.together(
+            producer.run(is_over, self._plan.pause), trimmer.run(is_over, lambda: producer.acknowledged)
+        )
 
     def _come(self, group: GroupPlan) -> None:
         self._came += 1
@@ -64,7 +89,7 @@ class ShareWorkload(Workload):
             stage.history,
             f"member {self._came}",
             group.name,
-            TOPIC,
+            group.topic,
             trouble=self._plan.trouble,
             pause=self._share_plan.pause,
         )
@@ -111,29 +136,37 @@ class ShareWorkload(Workload):
     def _unread(self) -> list[str]:
         """Return the share partitions whose start is not at the end of the log."""
         found = []
-        for node in self._stage.cluster.brokers.values():
-            for partition in node.led() if node.up else ():
-                place = partition.topic, partition.index
-                if place not in PLACES:
-                    continue
-                for group in self._share_plan.groups:
-                    leader = node.node.services.share_leaders.find(group.name, partition.topic_id, partition.index)
-                    start = None if leader is None else leader.machine.start_offset
-                    if start != partition.log.high_watermark:
-                        found.append(f"{group.name}: {place} from {start} to {partition.log.high_watermark}")
+        for group in self._share_plan.groups:
+            for node, partition in self._led(group.places):
+                leader = node.node.services.share_leaders.find(group.name, partition.topic_id, partition.index)
+                start = None if leader is None else leader.machine.start_offset
+                if start != partition.log.high_watermark:
+                    found.append(f"{group.name}: {partition} from {start} to {partition.log.high_watermark}")
         return found
+
+    def _led(self, places: list[Place]) -> list[tuple[SimBroker, Partition]]:
+        """Return these partitions, each with the node that leads it."""
+        return [
+            (node, partition)
+            for node in self._stage.cluster.brokers.values()
+            for partition in (node.led() if node.up else ())
+            if (partition.topic, partition.index) in places
+        ]
 
     async def check(self) -> None:
         await super().check()
-        logs, _ = await self._stage.logs(PLACES)
+        places = sorted({place for group in self._share_plan.groups for place in group.places})
+        logs, _ = await self._stage.logs(places)
+        begins = {(each.topic, each.index): each.log.log_start_offset for _, each in self._led(places)}
         starts: dict[GroupPlace, tuple[int, bool]] = {}
         excused = {}
         for group in self._share_plan.groups:
-            for place in PLACES:
+            for place in group.places:
                 state = self._invariants.states[ShareKey(group.name, place)]
                 assert state.first is not None
-                starts[group.name, place] = state.first, group.read_committed
+                starts[group.name, place] = max(state.first, begins[place]), group.read_committed
                 excused[group.name, place] = state.exhausted
                 wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
-                self._invariants.passed_too_much(ShareKey(group.name, place), wanted)
+                there = [offset for offset in wanted if offset >= begins[place]]
+                self._invariants.passed_too_much(ShareKey(group.name, place), there)
         insist(*of_share_groups(self._stage.history, logs, starts, excused))
