@@ -21,8 +21,10 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 #: 1: eligible leader replicas (KIP-966).
 ELR_VERSION: Final = "eligible.leader.replicas.version"
-#: 1: share groups (KIP-932).
+#: 1: share groups (KIP-932); 2: their dead letter queues (KIP-1191).
 SHARE_VERSION: Final = "share.version"
+#: the first level of share.version at which share groups may have dead letter queues
+DEAD_LETTERS_FROM: Final = 2
 STREAMS_VERSION: Final = "streams.version"
 
 #: 3.3-IV3, the first level that Apache Kafka 4 still reads.

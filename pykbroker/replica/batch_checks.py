@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pykbroker.runtime import Runtime
 from pykbroker_log.disk import Disk
@@ -26,6 +26,8 @@ from pykbroker_log.validate import CheckedBatch, check_elsewhere
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.walk import COMPILED
+
+T = TypeVar("T")
 
 
 class _Waiting(NamedTuple):
@@ -56,6 +58,11 @@ class BatchChecks:
         """Search a batch for a timestamp. `read` reads the batch when the turn of the search comes. The future fails
         with an error that `read` raises."""
         return self._add(lambda: (BatchSearch.run, (read(),)))
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Call a function of a module, whose arguments and result pickle. The future fails with an error that it
+        raises."""
+        return self._add(lambda: (function, arguments))
 
     def _add(self, begin: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._runtime.loop.create_future()

@@ -1,0 +1,112 @@
+"""One order of letters, which is a range of records of one share partition, and the requests that come of orders. Pure
+values; writer_machine.py drives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykbroker.dead_letters.letter_batches import Copies, LetterFrame
+from pykbroker.dead_letters.letter_topics import LetterPartition
+
+if TYPE_CHECKING:
+    from pykbroker.share_leaders.dead_letters import DeadLetters
+
+#: The failures of an order in a row after which it is given up, and the seconds of the first rest, which doubles with
+#: each failure. Apache Kafka's numbers (MAX_REQUEST_ATTEMPTS and REQUEST_BACKOFF_MS).
+MOST_FAILURES: Final = 5
+_REST_BASE: Final = 1
+
+
+class Stage(Enum):
+    """Where an order is. `writer_machine.py` has the order in a collection for each stage but the last two."""
+
+    #: waits for its turn to look at the topic
+    QUEUED = auto()
+    #: waits for the creation of the topic
+    CREATING = auto()
+    #: waits for its next try
+    RESTING = auto()
+    #: waits for its turn to read the source log
+    UNREAD = auto()
+    #: the source log is read
+    READING = auto()
+    #: its next letters can be sent
+    READY = auto()
+    #: its next letters are under way
+    SENT = auto()
+    ENDED = auto()
+
+
+class Place(NamedTuple):
+    """A partition of a dead letter topic and the broker that leads it."""
+
+    node_id: int
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True, eq=False)
+class LetterOrder:
+    """Letters to write. The fields after `frame` are notes of the machine."""
+
+    letters: DeadLetters
+    frame: LetterFrame
+    #: the first offset whose letter is not written yet
+    next_offset: int = 0
+    stage: Stage = Stage.QUEUED
+    #: the partition to which the next letters go, once the topic is known
+    target: LetterPartition | None = None
+    #: what was read for the next letters; None if it must be read first
+    copies: Copies | None = None
+    #: the last offset that `copies` decides
+    copies_through: int = -1
+    #: the bytes of `copies`
+    held_bytes: int = 0
+    failures: int = 0
+    #: why it was given up; empty if all its letters are written
+    problem: str = ""
+
+    def __post_init__(self) -> None:
+        self.next_offset = self.letters.first_offset
+
+    @property
+    def place(self) -> Place:
+        """The place of an order whose topic is known."""
+        assert self.target is not None
+        return Place(self.target.leader, self.target.topic_id, self.target.partition)
+
+    def rest(self) -> float | None:
+        """Count a failure. Return the seconds until the next try, or None if there is none."""
+        self.failures += 1
+        if self.failures >= MOST_FAILURES:
+            return None
+        return float(_REST_BASE * 2**self.failures)
+
+
+class ReadSource(NamedTuple):
+    """Read keys and values for an order, from its next offset to `last`. The end is `source_read`."""
+
+    order: LetterOrder
+    last: int
+    #: the most bytes of a batch of the topic
+    most_bytes: int
+
+
+class CreateTopic(NamedTuple):
+    """Create a dead letter topic. The end is `created`."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class SendLetters:
+    """Send one Produce to a broker. The end is `answered` or `failed`."""
+
+    node_id: int
+    batches: Mapping[LetterPartition, bytes]
+    #: each order of a batch, and the offset after its last letter in the batch
+    orders: Mapping[LetterPartition, Sequence[tuple[LetterOrder, int]]] = field(default_factory=dict)

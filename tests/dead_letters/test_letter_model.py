@@ -1,0 +1,66 @@
+"""The writer's machine among random events, and deliberately wrong machines that these events must find."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from pykbroker.dead_letters.letter_orders import LetterOrder
+from pykbroker.dead_letters.writer_machine import WriterMachine
+from testkit.planting import Edit, plant
+from tests.dead_letters.letter_model import LetterModel, small_limits
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.fixture(autouse=True)
+def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for (module, name), value in small_limits().items():
+        monkeypatch.setattr(module, name, value)
+
+
+def test_the_rules_hold() -> None:
+    run_state_machine_as_test(
+        LetterModel,
+        settings=settings(max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+    )
+
+
+# ruff: noqa: E501
+BUGS: dict[str, list[Edit]] = {
+    "a broker gets two requests": [(WriterMachine._send, "self._busy.add(node_id)", "pass")],
+    "a broker stays busy after a failure": [(WriterMachine.failed, "self._busy.discard(request.node_id)", "pass")],
+    "a refused letter counts as written": [(WriterMachine.answered, "if error is ErrorCode.NONE:", "if error is not ErrorCode.MESSAGE_TOO_LARGE:")],
+    "the rest of an order is forgotten": [(WriterMachine._written, "if after > order.letters.last_offset:", "if True:")],
+    "an order gets no second try": [(LetterOrder.rest, "if self.failures >= MOST_FAILURES:", "if True:")],
+    "an order is tried for ever": [(WriterMachine._try_later, "if rest is None:", "rest = rest or 1.0\n    if False:")],
+    "copies of another range are used": [(WriterMachine._add, "last = min(last, order.copies_through)", "pass"), (WriterMachine._written, "if after > order.copies_through:", "if False:")],
+    "copies are held for ever": [(WriterMachine._drop_copies, "self._held_bytes -= order.held_bytes", "pass")],
+    "reads are not bounded": [(WriterMachine.take_steps, "self._reads < MOST_READS", "True")],
+    "the end of a read is not counted": [(WriterMachine.source_read, "self._reads -= 1", "pass")],
+    "orders that wait for a topic are forgotten": [(WriterMachine.created, "if error is ErrorCode.NONE:", "if error is ErrorCode.NONE and len(self) > 2:\n            self._queue(order)\n        elif error is ErrorCode.NONE:\n            pass\n        elif False:")],
+    "a turn makes all letters": [(WriterMachine._send, "most_letters - letters)", "1_000)")],
+    "a new leader gets nothing until the rest ends": [(WriterMachine.topics_changed, "self._take_ready(first.place)", "[]")],
+    "too many orders are taken": [(WriterMachine.submit, "if self._count > MOST_ORDERS:", "if False:")],
+    "a request has too many partitions": [(WriterMachine._send, "len(batches) >= MOST_PARTITIONS", "False")],
+    "a place is lost when its letters do not fit": [(WriterMachine._send, "if orders:", "if False:")],
+    "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(self._queued) or", "self.has_more = False and")],
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_events_find_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, BUGS[bug])
+    with pytest.raises((AssertionError, ExceptionGroup, KeyError)):
+        run_state_machine_as_test(
+            LetterModel,
+            settings=settings(
+                max_examples=800,
+                stateful_step_count=50,
+                deadline=None,
+                phases=(Phase.generate,),
+                suppress_health_check=CHECKS,
+            ),
+        )
