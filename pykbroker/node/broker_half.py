@@ -38,7 +38,7 @@ from pykbroker.metadata.view import MetadataView
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
-from pykbroker.node.share_parts import ShareParts
+from pykbroker.node.share_parts import ShareLogs, ShareParts
 from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.directory_assignments import AssignmentReports
@@ -53,11 +53,11 @@ from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.share_leaders import share_metrics
-from pykbroker.share_leaders.start_offsets import StartOffsets
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
 from pykbroker.storage.space import DiskSpace
 from pykbroker.storage.upkeep import Upkeep
+from pykbroker.topic_creation.auto_create import create_dead_letter_topic
 from pykbroker.topic_creation.initial_topics import InitialTopics
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -172,8 +172,16 @@ class BrokerHalf:
 
         self._channels = channels()
         batch_checks = BatchChecks(runtime)
-        find_start = StartOffsets(runtime, side.cold_reads, batch_checks).find
-        self.shares = ShareParts(runtime, live, metadata, channels(), self._channels.send, find_start)
+        self.shares = ShareParts(
+            runtime,
+            live,
+            metadata,
+            channels,
+            self._channels.send,
+            ShareLogs(replicas, side.cold_reads, batch_checks),
+            lambda name: create_dead_letter_topic(self.services, name),
+            side.metrics,
+        )
         replicas.on_leadership(self.shares.leaders.on_leadership)
         share_metrics.register(side.metrics, self.shares.leaders, lambda: replicas.purgatory.share_count)
         groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)

@@ -1,4 +1,4 @@
-"""Create topics when they are first used: topics of clients, and Kafka's internal topics.
+"""Create topics when they are first used: topics of clients, Kafka's internal topics, and dead letter topics.
 
 The requests are CreateTopics on the controller's channel, like those of any client. While the creation of a topic is
 under way, no other request for it is sent. A creation that fails is tried again each time that a client asks, and
@@ -15,6 +15,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from pykbroker.config.typed_config import Config
+from pykbroker.dead_letters.letter_topics import CREATED_TOPIC_CONFIG
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
@@ -74,8 +75,19 @@ def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCod
     return create_missing(services, [name])[name]
 
 
-def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, asyncio.Future[ErrorCode]]:
-    """Do the same as `ensure_topic` for many topics in one request."""
+def create_dead_letter_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
+    """Do the same as `ensure_topic` for the dead letter topic of a share group (KIP-1191). As in Apache Kafka 4.4, the
+    controller chooses the number of partitions and the replication factor."""
+    return create_missing(services, [name], _dead_letter_topic)[name]
+
+
+def create_missing(
+    services: BrokerServices,
+    names: Iterable[str],
+    creatable: Callable[[BrokerServices, str], CreatableTopic] | None = None,
+) -> dict[str, asyncio.Future[ErrorCode]]:
+    """Do the same as `ensure_topic` for many topics in one request. `creatable` returns the topic to create; by default
+    it is Kafka's internal topic of this name, or a topic with the broker's defaults."""
     loop = services.runtime.loop
     in_flight = _creations(services).in_flight
     futures: dict[str, asyncio.Future[ErrorCode]] = {}
@@ -94,14 +106,15 @@ def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, 
             in_flight[name] = future
             wanted.append(name)
     if wanted:
-        _create(services, wanted)
+        _create(services, [(creatable or _creatable)(services, name) for name in wanted])
     return futures
 
 
-def _create(services: BrokerServices, names: list[str]) -> None:
+def _create(services: BrokerServices, topics: list[CreatableTopic]) -> None:
+    names = [topic.name for topic in topics]
     creations = _creations(services)
     timeout_ms = services.config.int("request.timeout.ms")
-    request = CreateTopicsRequest(topics=[_creatable(services, name) for name in names], timeout_ms=timeout_ms)
+    request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
     def finish(name: str, code: ErrorCode) -> None:
         future = creations.in_flight.pop(name, None)
@@ -230,4 +243,13 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
         num_partitions=partitions,
         replication_factor=factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+def _dead_letter_topic(services: BrokerServices, name: str) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in CREATED_TOPIC_CONFIG.items()],
     )
