@@ -128,7 +128,8 @@ class WriterMachine:
             order.copies, order.copies_through = found.records, found.through
             order.held_bytes = found.size
             self._held_bytes += order.held_bytes
-        self._make_ready(order)
+        # The partition may have another leader by now.
+        self._queue(order)
 
     def created(self, name: str, error: ErrorCode, now: float) -> None:
         """Take the end of a creation. NONE if this broker's metadata has the topic."""

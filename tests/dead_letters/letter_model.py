@@ -206,6 +206,7 @@ class LetterModel(RuleBasedStateMachine):
             if not self.machine.has_more:
                 break
         must(len(self.machine) == len(self.alive), "orders are counted")
+        must(all(order.failures < letter_orders.MOST_FAILURES for order in self.alive), "tries are bounded")
         must(len(self.reads) <= LIMITS["MOST_READS"], "reads are bounded")
         if not self.reads and not self.requests and not self.creations and self.alive:
             must(self.machine.next_wake() is not None, "something is awaited while orders wait")
@@ -228,7 +229,10 @@ class LetterModel(RuleBasedStateMachine):
                     letters += header.record_count
                     must(len(batch) <= LIMITS["MOST_BATCH_BYTES"] or header.record_count == 1, "batches are bounded")
                     must(header.max_timestamp == 7, "letters have the time of their batch")
+                    must(self.leaders[target.partition] == step.node_id, "letters go to the present leader")
                     for order, after in step.orders[target]:
+                        decided = order.copies_through if self.copies_of(order) else after
+                        must(after <= decided + 1, "letters wait for their copies")
                         must(order.next_offset < after <= order.letters.last_offset + 1, "an order gets on")
         must(letters <= LIMITS["MOST_LETTERS_A_TURN"], "letters of a turn are bounded")
 

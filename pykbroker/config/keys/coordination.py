@@ -166,9 +166,9 @@ SHARE = in_area(
     #: Least time between two assignments of a share group.
     Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE, acts=True),
     #: Whether the broker may create a dead letter topic that a share group names and that does not exist.
-    Key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),
+    Key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE, acts=True),
     #: Beginning of the name of each dead letter topic.
-    Key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, MEDIUM, CLUSTER_WIDE),
+    Key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, MEDIUM, CLUSTER_WIDE, acts=True),
     #: Whether assignments of share groups are computed on a thread of their own.
     Key("group.share.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, CLUSTER_WIDE, internal=True),
     #: The assignor of share groups; exactly one.

@@ -58,7 +58,7 @@ TOPIC = in_area(
     #: How long tombstones stay in a compacted topic, so that slow readers still see them.
     Key("delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: Whether share groups may write records that they give up on to the topic.
-    Key("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+    Key("errors.deadletterqueue.group.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC, acts=True),
     #: How long a deleted segment stays on disk under a .deleted name.
     Key("file.delete.delay.ms", LONG, 60000, at_least(0), MEDIUM, PER_TOPIC, acts=True),
     #: After how many records a partition is forced to disk. Replication is the better guard.
@@ -158,9 +158,9 @@ GROUP = in_area(
     #: Where the share group starts on a partition new to it: latest, earliest, or a time back from now.
     Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP, acts=True),
     #: Whether a record that the share group gives up on is written to its dead letter queue with its key and value.
-    Key("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, MEDIUM, PER_GROUP),
+    Key("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, MEDIUM, PER_GROUP, acts=True),
     #: Topic to which records are written that the share group gives up on; empty is none.
-    Key("errors.deadletterqueue.topic.name", STRING, "", None, MEDIUM, PER_GROUP),
+    Key("errors.deadletterqueue.topic.name", STRING, "", None, MEDIUM, PER_GROUP, acts=True),
     #: Whether the assignments of the share group are computed on a thread of their own.
     Key("share.assignor.offload.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP, internal=True),
     #: How often a record is delivered to the share group before it is given up on.
