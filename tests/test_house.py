@@ -112,6 +112,7 @@ SAME_MODULE = {
     "cluster": "nodes in one process, for tests, the tool, and the command",
     "configs": "of resources: changed by the controller, read by a coordinator, asked for, the tool, and the command",
     "coordination": "keys, and their texts",
+    "dead_letters": "the room that writes them, and the interface by which leaders ask it",
     "describe_quorum": "the API, and the quorum's answer",
     "delete_records": "the API, and the tool",
     "disk": "the contract, and the operating system's",

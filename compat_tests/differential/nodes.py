@@ -77,6 +77,15 @@ KINDS = {
         Kind("downgrade", {"group.consumer.migration.policy": "downgrade"}),
         Kind("min isr", {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}),
         Kind("directories", directories=3),
+        # The prefix is that of the names of the scripts.
+        Kind(
+            "dead letters",
+            {
+                "errors.deadletterqueue.topic.name.prefix": "dead_letter_",
+                "group.share.min.record.lock.duration.ms": "1000",
+            },
+            {"share.version": 2},
+        ),
     )
 }
 LATEST = KINDS["latest"]

@@ -15,8 +15,8 @@ import java.util.Optional;
  * Consumes as a member of a share group until it has seen so many records, and prints each with its delivery count.
  *
  * Arguments: bootstrap servers, topic, group, number of records, mode. The mode is "implicit"; "explicit" accepts
- * records one by one; "odd" releases odd values at their first delivery, and accepts all others; "keep" acknowledges
- * nothing.
+ * records one by one; "odd" releases odd values at their first delivery, and accepts all others; "reject" rejects odd
+ * values, and accepts all others; "keep" acknowledges nothing.
  */
 public class ShareProgram {
     public static void main(String[] args) {
@@ -38,8 +38,11 @@ public class ShareProgram {
                     short count = record.deliveryCount().orElse((short) -1);
                     said.append(record.partition()).append(' ').append(record.value()).append(' ').append(count).append('\n');
                     seen++;
-                    if (mode.equals("explicit") || mode.equals("odd")) {
-                        boolean release = mode.equals("odd") && count == 1 && Integer.parseInt(record.value()) % 2 == 1;
+                    boolean odd = Integer.parseInt(record.value()) % 2 == 1;
+                    if (mode.equals("reject")) {
+                        consumer.acknowledge(record, odd ? AcknowledgeType.REJECT : AcknowledgeType.ACCEPT);
+                    } else if (mode.equals("explicit") || mode.equals("odd")) {
+                        boolean release = mode.equals("odd") && count == 1 && odd;
                         consumer.acknowledge(record, release ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
                     }
                 }

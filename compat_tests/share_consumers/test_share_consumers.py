@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests.built import java_classes
@@ -54,7 +55,9 @@ def librdkafka(bootstrap: str, topic: str, group: str, records: int, mode: str) 
             value = int(message.value())
             each = Delivered(message.partition(), value, message.delivery_count())
             found.append(each)
-            if mode in ("explicit", "odd"):
+            if mode == "reject":
+                consumer.acknowledge(message, AcknowledgeType.REJECT if value % 2 else AcknowledgeType.ACCEPT)
+            elif mode in ("explicit", "odd"):
                 releases = mode == "odd" and each.deliveries == 1 and value % 2 == 1
                 consumer.acknowledge(message, AcknowledgeType.RELEASE if releases else AcknowledgeType.ACCEPT)
         if polled and mode != "keep":
@@ -129,3 +132,45 @@ def test_what_a_member_leaves_unacknowledged_comes_to_the_next(queue: Queue, con
     found = queue.consumed(consume, RECORDS, "explicit")
     assert sorted(each.value for each in found) == list(range(RECORDS))
     assert {each.value for each in found if each.deliveries == 2} >= kept
+
+
+def test_what_is_rejected_becomes_a_dead_letter(queue: Queue, consume: Consume) -> None:
+    _tool(queue, "features", "upgrade", "--feature", "share.version=2")
+    letters = f"dlq.{queue.topic}"
+    enabled = ("--config", "errors.deadletterqueue.group.enable=true")
+    _tool(queue, "topics", "--create", "--topic", letters, "--partitions", "2", *enabled)
+    configs = f"errors.deadletterqueue.topic.name={letters},errors.deadletterqueue.copy.record.enable=true"
+    _tool(queue, "configs", "--alter", "--entity-type", "groups", "--entity-name", queue.group, "--add-config", configs)
+    found = queue.consumed(consume, RECORDS, "reject")
+    assert sorted(each.value for each in found) == list(range(RECORDS))
+    read = _letters(queue.bootstrap, letters, RECORDS // 2)
+    assert sorted(int(message.value()) for message in read) == list(range(1, RECORDS, 2))
+    for message in read:
+        headers = {name: str(value, "utf-8") for name, value in message.headers()}
+        assert headers.keys() == {
+            f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "group", "delivery.count", "message")
+        }
+        assert headers["__dlq.errors.topic"] == queue.topic
+        assert headers["__dlq.errors.partition"] == str(message.partition())
+        assert headers["__dlq.errors.group"] == queue.group
+        assert headers["__dlq.errors.message"] == "Offset rejected by client."
+
+
+def _tool(queue: Queue, name: str, *words: str) -> None:
+    """Run one of pykbroker's tools. Its options for the broker come before the verb."""
+    command = [sys.executable, "-m", "pykbroker.tools.kafka", name, "--bootstrap-server", queue.bootstrap, *words]
+    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+
+
+def _letters(bootstrap: str, topic: str, count: int) -> list[Any]:
+    """Read letters as any consumer does."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": f"reader-{topic}", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    found: list[Any] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} letters came"
+        found += [message for message in consumer.consume(count, 0.5) if message.error() is None]
+    consumer.close()
+    return found

@@ -175,12 +175,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         _replaced(r"\bpartitionEpoch=\d+", "partitionEpoch=‹count›"),
     ),
     Difference(
-        ("FeatureCommand", "MetadataShell"),
-        "the highest share.version of a node",
-        "Apache Kafka 4.4 has dead letter queues at level 2",
-        _replaced(r"(\bshare\.version(?:=0-|: 0-| +SupportedMinVersion: 0 +\S+ ))[12]", r"\1‹highest›"),
-    ),
-    Difference(
         ("MetadataShell",),
         "incarnation ids",
         "the two halves of a combined node share one in pykbroker, and each has its own in Apache Kafka",

@@ -118,10 +118,6 @@ def _plain(cluster: Cluster, record: dict[str, Any], names: dict[str, str]) -> s
             data[field] = f"‹{field}›"
     if "topicId" in data:
         data["topicId"] = names[data["topicId"]]
-    for feature in data.get("features", ()):
-        if feature["name"] == "share.version":
-            # Apache Kafka 4.4 has dead letter queues at level 2.
-            feature["maxSupportedVersion"] = "‹highest›"
     for field in ("isr", "features"):
         if field in data:
             data[field].sort(key=str)

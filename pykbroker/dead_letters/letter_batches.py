@@ -20,7 +20,7 @@ from pykbroker_wire.records.record import varint
 #: The key and the value of a record.
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 #: Keys and values by offset. An offset that is missing has no copy.
-Copies: TypeAlias = Mapping[int, KeyAndValue]
+RecordCopies: TypeAlias = Mapping[int, KeyAndValue]
 
 _NO_COPY: Final[KeyAndValue] = (None, None)
 _NULL: Final = b"\x01"
@@ -83,7 +83,7 @@ class LetterBatch:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def add(self, frame: LetterFrame, first: int, last: int, copies: Copies) -> int:
+    def add(self, frame: LetterFrame, first: int, last: int, copies: RecordCopies) -> int:
         """Add the letters of the offsets from `first` to `last`, as many as fit. Return the first offset that was not
         added. An empty batch takes one letter of any size. This loop runs once for each letter, in about 2 µs."""
         parts, size = self._parts, self.size

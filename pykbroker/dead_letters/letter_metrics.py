@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pykbroker.metrics.registry import tag
+
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
 
@@ -29,4 +31,4 @@ class LetterMetrics:
         self._count("FailedProduceRequestsPerSec", group_id, 1)
 
     def _count(self, name: str, group_id: str, amount: int) -> None:
-        self._metrics.counter(f"{_BEAN}{name},group={group_id}").value += amount
+        self._metrics.counter(f"{_BEAN}{name},group={tag(group_id)}").value += amount

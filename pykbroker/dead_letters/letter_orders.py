@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykbroker.dead_letters.letter_batches import Copies, LetterFrame
+from pykbroker.dead_letters.letter_batches import LetterFrame, RecordCopies
 from pykbroker.dead_letters.letter_topics import LetterPartition
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MOST_FAILURES: Final = 5
 _REST_BASE: Final = 1
 
 
-class Stage(Enum):
+class OrderStage(Enum):
     """Where an order is. `writer_machine.py` has the order in a collection for each stage but the last two."""
 
     #: waits for its turn to look at the topic
@@ -41,7 +41,7 @@ class Stage(Enum):
     ENDED = auto()
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """A partition of a dead letter topic and the broker that leads it."""
 
     node_id: int
@@ -57,11 +57,11 @@ class LetterOrder:
     frame: LetterFrame
     #: the first offset whose letter is not written yet
     next_offset: int = 0
-    stage: Stage = Stage.QUEUED
+    stage: OrderStage = OrderStage.QUEUED
     #: the partition to which the next letters go, once the topic is known
     target: LetterPartition | None = None
     #: what was read for the next letters; None if it must be read first
-    copies: Copies | None = None
+    copies: RecordCopies | None = None
     #: the last offset that `copies` decides
     copies_through: int = -1
     #: the bytes of `copies`
@@ -74,10 +74,10 @@ class LetterOrder:
         self.next_offset = self.letters.first_offset
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LetterPlace:
         """The place of an order whose topic is known."""
         assert self.target is not None
-        return Place(self.target.leader, self.target.topic_id, self.target.partition)
+        return LetterPlace(self.target.leader, self.target.topic_id, self.target.partition)
 
     def rest(self) -> float | None:
         """Count a failure. Return the seconds until the next try, or None if there is none."""

@@ -37,10 +37,10 @@ from pykbroker.dead_letters.letter_batches import LetterBatch
 from pykbroker.dead_letters.letter_orders import (
     CreateTopic,
     LetterOrder,
-    Place,
+    LetterPlace,
+    OrderStage,
     ReadSource,
     SendLetters,
-    Stage,
 )
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
 from pykbroker.share_persister.due_times import DueTimes
@@ -99,7 +99,7 @@ class WriterMachine:
         self._reads = 0
         self._held_bytes = 0
         #: ready orders by broker and partition
-        self._ready: dict[int, dict[Place, dict[LetterOrder, None]]] = {}
+        self._ready: dict[int, dict[LetterPlace, dict[LetterOrder, None]]] = {}
         self._busy: set[int] = set()
         self._steps: list[ReadSource | CreateTopic | SendLetters] = []
         self._ended: list[LetterOrder] = []
@@ -207,7 +207,7 @@ class WriterMachine:
     # -- the way of an order ------------------------------------------------------------------------------------------
 
     def _queue(self, order: LetterOrder) -> None:
-        order.stage = Stage.QUEUED
+        order.stage = OrderStage.QUEUED
         self._queued.append(order)
 
     def _judge(self, now: float) -> None:
@@ -217,7 +217,7 @@ class WriterMachine:
             if isinstance(topic, RefusedTopic):
                 self._give_up(order, topic.reason)
             elif isinstance(topic, MissingTopic):
-                order.stage = Stage.CREATING
+                order.stage = OrderStage.CREATING
                 if topic.name not in self._creating:
                     self._creating[topic.name] = []
                     self._steps.append(CreateTopic(topic.name))
@@ -227,24 +227,24 @@ class WriterMachine:
                 if topic.leader < 0:
                     self._try_later(order, f"Partition {topic.topic}-{topic.index} has no leader.", now)
                 elif self._copies_of(order) and order.copies is None:
-                    order.stage = Stage.UNREAD
+                    order.stage = OrderStage.UNREAD
                     self._unread.append(order)
                 else:
                     self._make_ready(order)
 
     def _read(self, order: LetterOrder) -> None:
         assert order.target is not None
-        order.stage = Stage.READING
+        order.stage = OrderStage.READING
         self._reads += 1
         last = min(order.letters.last_offset, order.next_offset + MOST_LETTERS_A_TURN - 1)
         self._steps.append(ReadSource(order, last, order.target.most_bytes))
 
     def _make_ready(self, order: LetterOrder) -> None:
-        order.stage = Stage.READY
+        order.stage = OrderStage.READY
         place = order.place
         self._ready.setdefault(place.node_id, {}).setdefault(place, {})[order] = None
 
-    def _take_ready(self, place: Place) -> Iterable[LetterOrder]:
+    def _take_ready(self, place: LetterPlace) -> Iterable[LetterOrder]:
         """Remove a place and return its orders."""
         places = self._ready[place.node_id]
         orders = places.pop(place)
@@ -271,7 +271,7 @@ class WriterMachine:
                 if after > order.next_offset:
                     letters += after - order.next_offset
                     taken.append((order, after))
-                    order.stage = Stage.SENT
+                    order.stage = OrderStage.SENT
                     self._counts.sent(order.letters.group_id)
                     del orders[order]
             size += batch.size
@@ -314,7 +314,7 @@ class WriterMachine:
             self._give_up(order, f"{reason} It was tried {order.failures} times.")
             return False
         self._drop_copies(order)
-        order.stage = Stage.RESTING
+        order.stage = OrderStage.RESTING
         # 20 % up or down, as Apache Kafka's.
         self._resting.set(order, now + rest * (0.8 + 0.4 * self._chance.random()))
         return True
@@ -329,7 +329,7 @@ class WriterMachine:
 
     def _end(self, order: LetterOrder) -> None:
         self._drop_copies(order)
-        order.stage = Stage.ENDED
+        order.stage = OrderStage.ENDED
         self._count -= 1
         self._ended.append(order)
 

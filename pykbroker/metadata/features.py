@@ -48,7 +48,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
     ELR_VERSION: VersionRange(0, 1),
-    SHARE_VERSION: VersionRange(0, 1),
+    SHARE_VERSION: VersionRange(0, 2),
 }
 
 #: Features that are not served. A cluster may still have them, because they only add groups, which clients cannot use
@@ -62,13 +62,12 @@ REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 SCRAM_FROM: Final = 11
 
 #: feature -> for each level (its position), the metadata.version from which on a new cluster begins with that level.
-#: Apache Kafka 4.4 has share.version 2 from level 31 on, for dead letter queues, which are not served here.
 _DEFAULT_FROM: Final = {
     KRAFT_VERSION: (7, 21),
     TRANSACTION_VERSION: (7, 24, 24),
     GROUP_VERSION: (7, 22),
     ELR_VERSION: (7, 26),
-    SHARE_VERSION: (7, 28),
+    SHARE_VERSION: (7, 28, 31),
     STREAMS_VERSION: (7, 29),
 }
 

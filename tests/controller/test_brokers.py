@@ -772,7 +772,8 @@ def test_a_feature_that_is_only_kept_is_lowered_and_raised() -> None:
     assert change(0, 1) is ErrorCode.INVALID_UPDATE_VERSION
     assert change(0, 2) is ErrorCode.NONE
     assert change(1, 1) is ErrorCode.NONE
-    assert change(2, 1) is ErrorCode.INVALID_UPDATE_VERSION
+    assert change(2, 1) is ErrorCode.NONE
+    assert change(3, 1) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_downgrade_that_would_lose_metadata_names_both_levels() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.dead_letters.letter_batches import Copies, LetterBatch, LetterFrame
+from pykbroker.dead_letters.letter_batches import LetterBatch, LetterFrame, RecordCopies
 from pykbroker_wire.records.batch import BatchHeader, verify_crc
 from pykbroker_wire.records.record import Record, iter_records
 
@@ -87,7 +87,7 @@ def test_letters_come_in_order_and_fill_the_limit(
     batch = LetterBatch(PLENTY, most)
     expected: list[tuple[bytes, bytes | None, bytes | None]] = []
     for frame, first, more in ranges:
-        copies: Copies = {first + index: pair for index, pair in enumerate(content)}
+        copies: RecordCopies = {first + index: pair for index, pair in enumerate(content)}
         after = batch.add(frame, first, first + more, copies)
         expected += [(str(offset).encode(), *copies.get(offset, (None, None))) for offset in range(first, after)]
         assert batch.is_full == (after <= first + more)

@@ -44,9 +44,10 @@ NEWEST = [
             {"eligible.leader.replicas.version": 1},
             [("metadata.version", 23), *NEWEST[:2]],
         ),
-        # share.version 2 would allow dead letter queues, which are not served.
-        ("4.4", {}, [("metadata.version", 33), *NEWEST]),
-        ("4.4-IV1", {}, [("metadata.version", 32), *NEWEST]),
+        # share.version 2 allows dead letter queues.
+        ("4.4", {}, [("metadata.version", 33), *NEWEST[:2], ("share.version", 2), *NEWEST[3:]]),
+        ("4.4-IV1", {}, [("metadata.version", 32), *NEWEST[:2], ("share.version", 2), *NEWEST[3:]]),
+        ("4.3", {"share.version": 2}, [("metadata.version", 30), *NEWEST[:2], ("share.version", 2), *NEWEST[3:]]),
         ("3.9", {}, [("metadata.version", 21)]),
         ("4.0-IV0", {}, [("metadata.version", 22), ("group.version", 1)]),
         ("4.0-IV2", {}, [("metadata.version", 24), ("group.version", 1), ("transaction.version", 2)]),
@@ -90,7 +91,7 @@ def test_the_newest_is_what_a_node_begins_with_when_nobody_chose() -> None:
         ("3.2", {}, True, "Unknown metadata.version '3.2'. Supported metadata.version are: 3.3-IV3, 3.4-IV0, "),
         ("3", {}, True, "Unknown metadata.version '3'."),
         ("4.5-IV0", {}, True, "Unknown metadata.version '4.5-IV0'."),
-        ("4.4", {"share.version": 2}, True, "No feature:share.version with feature level 2"),
+        ("4.4", {"share.version": 3}, True, "No feature:share.version with feature level 3"),
         ("", {}, True, "Unknown metadata.version ''."),
     ],
 )
@@ -126,7 +127,7 @@ def test_directories_that_apache_kafka_formatted_begin_as_it_would_begin_them() 
     ]
     with pytest.raises(StorageFormatError, match="version to 34, and this release supports 7 to 33"):
         written(metadata_version=34)
-    with pytest.raises(StorageFormatError, match=r"share\.version to 2, and this release supports 0 to 1"):
-        written(metadata_version=30, share_version=2)
+    with pytest.raises(StorageFormatError, match=r"share\.version to 3, and this release supports 0 to 2"):
+        written(metadata_version=30, share_version=3)
     with pytest.raises(StorageFormatError, match=r"unheard\.of to 1, and this release supports 0 to 0"):
         written(metadata_version=30, unheard_of=1)

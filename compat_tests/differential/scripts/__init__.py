@@ -13,6 +13,7 @@ from compat_tests.differential.scripts import (
     consumer_groups,
     consumer_offsets,
     crowds,
+    dead_letters,
     directories,
     exhaustion,
     fetch,
@@ -70,6 +71,7 @@ BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
     "upgrade": (*levels.POLICY_SCRIPTS["upgrade"], rebalances.full_classic_group),
     "min isr": min_isr.SCRIPTS,
     "directories": directories.SCRIPTS,
+    "dead letters": dead_letters.SCRIPTS,
     "downgrade": (*levels.POLICY_SCRIPTS["downgrade"], share_states.deleted_share_states),
 }
 SCRIPTS: dict[str, Callable[[Session], None]] = {

@@ -123,6 +123,13 @@ class ShareReader:
     ) -> Any:
         return self._call(label, self.acknowledging(acks, **fields), version)
 
+    def peek(self, *indexes: int, **fields: Any) -> Any:
+        """Fetch without keeping the answer, which has no error of the whole."""
+        answer = self._s.ask(self.fetching(*indexes, **fields), on=self._link)
+        assert answer.error_code == ErrorCode.NONE, answer
+        self._epoch += 1
+        return answer
+
     def wait(self, *indexes: int, **fields: Any) -> Callable[[str], Any]:
         """Send a fetch that waits for records. Call the result with a label to take the answer, which only an event
         before the end of the max wait can bring."""

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
-"""The writer of dead letters of a whole node: its topic, and copies out of the node's own log."""
+"""Dead letters of a whole node: what becomes one, its topic, and copies out of the node's own log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ import pytest
 
 from pykbroker.share_leaders.dead_letters import DeadLetterCause, DeadLetters
 from pykbroker_log.memory_disk import Survive
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import iter_records
 from testkit.acting import acts
-from testkit.nodes.share_members import GROUP_CONFIG
+from testkit.nodes.share_members import GROUP_CONFIG, share_members
 from testkit.nodes.sim import Sim, playing
+from testkit.share_requests import GROUP, RELEASE
 
 Play = Callable[..., Any]
-GROUP = "g"
+ONE = {"share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.min.isr": "1"}
+REJECT = 3
 QUEUE = "dlq.g"
 TOPIC = 2
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
@@ -156,3 +160,71 @@ def test_letters_that_a_stop_interrupts_have_no_end(play: Play) -> None:
         assert await written(sim, 0, 0)
 
     play(scenario)
+
+
+async def raised(sim: Sim) -> None:
+    """Let the cluster have dead letter queues."""
+    update = FeatureUpdateKey(feature="share.version", max_version_level=2, upgrade_type=1)
+    answer = await sim.call(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]))
+    assert answer.error_code == ErrorCode.NONE, answer
+
+
+async def until_letters(sim: Sim, count: int) -> list[tuple[str, bytes | None, bytes | None]]:
+    while len(found := await letters_of(sim)) < count:
+        await asyncio.sleep(0.05)
+    return found
+
+
+def test_a_rejected_record_and_one_at_its_limit_become_letters(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        await raised(sim)
+        group = await share_members(sim, delivery_count_limit="2", record_lock_duration_ms="2000")
+        await sim.create(QUEUE)
+        await sim.alter(TOPIC, QUEUE, ENABLED)
+        await sim.alter(GROUP_CONFIG, GROUP, {NAME: QUEUE, COPIES: "true"})
+        await sim.send("t", b"a", b"b", b"c")
+        assert await group.acquire(0) == {0: [(0, 2, 1)]}
+        assert await group.acknowledge({0: [(0, 0, REJECT), (1, 1, RELEASE)]}, epoch=1) == {0: ErrorCode.NONE}
+        assert await until_letters(sim, 1) == [("0", None, b"a")]
+        assert await group.acquire(epoch=2) == {0: [(1, 1, 2)]}
+        assert await group.acknowledge({0: [(1, 1, RELEASE)]}, epoch=3) == {0: ErrorCode.NONE}
+        assert (await until_letters(sim, 2))[1:] == [("1", None, b"b")]
+        # The lock of the first delivery ends, and then that of the second.
+        assert await group.acquire(epoch=4, max_wait_ms=3_000) == {0: [(2, 2, 2)]}
+        assert (await until_letters(sim, 3))[2:] == [("2", None, b"c")]
+
+    play(scenario, ONE | {"group.share.min.record.lock.duration.ms": "1000"})
+
+
+def test_a_letter_that_a_kill_interrupts_is_written_after_the_start(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        await raised(sim)
+        group = await share_members(sim)
+        await sim.create(QUEUE)
+        await sim.alter(TOPIC, QUEUE, ENABLED)
+        await sim.alter(GROUP_CONFIG, GROUP, {NAME: QUEUE})
+        await sim.send("t", b"a")
+        await group.acquire(0)
+        await group.acknowledge({0: [(0, 0, REJECT)]}, epoch=1)
+        sim.sim_node.kill(Survive.EVERYTHING)
+        await sim.sim_node.start()
+        await group.fetch(0, max_wait_ms=2_500)
+        assert {offset for offset, _, _ in await until_letters(sim, 1)} == {"0"}
+
+    play(scenario, ONE)
+
+
+def test_without_share_version_2_nothing_is_written(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        group = await share_members(sim)
+        await sim.create(QUEUE)
+        await sim.alter(TOPIC, QUEUE, ENABLED)
+        await sim.alter(GROUP_CONFIG, GROUP, {NAME: QUEUE})
+        await sim.send("t", b"a", b"b")
+        await group.acquire(0)
+        assert await group.acknowledge({0: [(0, 0, REJECT)]}, epoch=1) == {0: ErrorCode.NONE}
+        await raised(sim)
+        assert await group.acknowledge({0: [(1, 1, REJECT)]}, epoch=2) == {0: ErrorCode.NONE}
+        assert await until_letters(sim, 1) == [("1", None, None)]
+
+    play(scenario, ONE)

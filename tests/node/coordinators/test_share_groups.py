@@ -226,7 +226,7 @@ def test_the_feature_switches_share_groups_on_and_off(play: Play) -> None:
         epoch = (await beat(sim, "a")).member_epoch
         keys, levels, finalized = await advertised(sim)
         assert {76, 77, 90, 91, 92} <= keys
-        assert (levels, finalized) == ((0, 1), 1)
+        assert (levels, finalized) == ((0, 2), 1)
         await level(sim, 0)
         off = ErrorCode.UNSUPPORTED_VERSION
         assert (await beat(sim, "a", epoch)).error_code == off
