@@ -405,6 +405,13 @@ func main() {
 		copier(os.Args[2])
 		return
 	}
+	if len(os.Args) == 7 && os.Args[1] == "share" {
+		if err := shareMember(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6]); err != nil {
+			fmt.Fprintln(os.Stderr, name(err))
+			os.Exit(1)
+		}
+		return
+	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	for {

@@ -1,4 +1,4 @@
-"""Share consumers of Apache Kafka's Java client and of librdkafka on one node: delivery, acknowledgements, release."""
+"""Share consumers of Java, librdkafka and franz-go on one node: delivery, acknowledgements, release."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from compat_tests.built import java_classes
+from compat_tests.built import go_program, java_classes
 from compat_tests.node import Node
 from testkit.oracle.kafka import TOOL_JVM, java_command
 
 pytestmark = pytest.mark.slow
 
 SOURCE = Path(__file__).with_name("ShareProgram.java")
+GO = Path(__file__).parents[1] / "go"
 PATIENCE_S = 60.0
 RECORDS = 400
 
@@ -68,18 +69,24 @@ def librdkafka(bootstrap: str, topic: str, group: str, records: int, mode: str) 
 
 def java(bootstrap: str, topic: str, group: str, records: int, mode: str) -> list[Delivered]:
     command = java_command("ShareProgram", jvm=TOOL_JVM, extra_classpath=java_classes(SOURCE))
+    return of_program(command, bootstrap, topic, group, str(records), mode)
+
+
+def franz_go(bootstrap: str, topic: str, group: str, records: int, mode: str) -> list[Delivered]:
+    command = [str(go_program(GO)), "share"]
+    return of_program(command, bootstrap, topic, group, str(records), mode)
+
+
+def of_program(command: Sequence[str], *words: str) -> list[Delivered]:
+    """Run a program that consumes as ShareProgram.java does."""
     done = subprocess.run(
-        [*command, bootstrap, topic, group, str(records), mode],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
+        [*command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return [Delivered(*map(int, line.split())) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(params=[librdkafka, java], ids=["librdkafka", "java"])
+@pytest.fixture(params=[librdkafka, java, franz_go], ids=["librdkafka", "java", "franz-go"])
 def consume(request: pytest.FixtureRequest) -> Consume:
     made: Consume = request.param
     return made
