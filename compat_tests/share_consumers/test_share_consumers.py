@@ -1,4 +1,4 @@
-"""Share consumers of Java, librdkafka and franz-go on one node: delivery, acknowledgements, release."""
+"""Share consumers of Java, Spring, librdkafka and franz-go on one node: delivery, acknowledgements, release."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from testkit.oracle.kafka import TOOL_JVM, java_command
 pytestmark = pytest.mark.slow
 
 SOURCE = Path(__file__).with_name("ShareProgram.java")
+SPRING = Path(__file__).with_name("spring")
 GO = Path(__file__).parents[1] / "go"
 PATIENCE_S = 60.0
 RECORDS = 400
@@ -77,6 +78,12 @@ def franz_go(bootstrap: str, topic: str, group: str, records: int, mode: str) ->
     return of_program(command, bootstrap, topic, group, str(records), mode)
 
 
+def spring(bootstrap: str, topic: str, group: str, records: int, mode: str) -> list[Delivered]:
+    classes = java_classes(SPRING / "SpringShareProgram.java", pom=SPRING / "pom.xml")
+    command = java_command("SpringShareProgram", jvm=TOOL_JVM, extra_classpath=classes)
+    return of_program(command, bootstrap, topic, group, str(records), mode)
+
+
 def of_program(command: Sequence[str], *words: str) -> list[Delivered]:
     """Run a program that consumes as ShareProgram.java does."""
     done = subprocess.run(
@@ -86,7 +93,7 @@ def of_program(command: Sequence[str], *words: str) -> list[Delivered]:
     return [Delivered(*map(int, line.split())) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(params=[librdkafka, java, franz_go], ids=["librdkafka", "java", "franz-go"])
+@pytest.fixture(params=[librdkafka, java, spring, franz_go], ids=["librdkafka", "java", "spring", "franz-go"])
 def consume(request: pytest.FixtureRequest) -> Consume:
     made: Consume = request.param
     return made
@@ -134,6 +141,8 @@ def test_what_is_released_comes_again_with_a_higher_count(queue: Queue, consume:
     assert Counter(each.deliveries for each in found if each.value % 2) == {1: RECORDS // 2, 2: RECORDS // 2}
 
 
+# Spring's container acknowledges everything before it stops.
+@pytest.mark.parametrize("consume", [librdkafka, java, franz_go], ids=["librdkafka", "java", "franz-go"])
 def test_what_a_member_leaves_unacknowledged_comes_to_the_next(queue: Queue, consume: Consume) -> None:
     kept = {each.value for each in queue.consumed(consume, 1, "keep")}
     found = queue.consumed(consume, RECORDS, "explicit")
