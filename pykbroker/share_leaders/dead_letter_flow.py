@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pykbroker.net.promise import Promise
     from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_partitions.delivery_states import DeadRange
+    from pykbroker.share_partitions.state_changes import DeliveryWrite
 
 #: the most calls of the writer under way for one share partition, those whose records are not archived yet included
 MOST_UNDER_WAY: Final = 16
@@ -42,6 +43,7 @@ class DeadLetterFlow:
         "_key",
         "_loop",
         "_outcomes",
+        "_stores",
         "_turn",
         "_under_way",
         "_waiting",
@@ -66,6 +68,8 @@ class DeadLetterFlow:
         self._under_way = 0
         #: the ranges whose letters are written, and whose archival has not begun
         self._written: list[tuple[int, int]] = []
+        #: how many writes that store records as archiving have no outcome yet
+        self._stores = 0
         #: how many writes of archived records have no outcome yet
         self._outcomes = 0
         self._turn: asyncio.Handle | None = None
@@ -73,13 +77,24 @@ class DeadLetterFlow:
 
     @property
     def is_idle(self) -> bool:
-        """True if no letter waits or is under way, and the archival of all records before has its outcome."""
-        return not (self._waiting or self._under_way or self._outcomes)
+        """True if no letter waits, is under way, or may come from a write that is out, and the archival of all records
+        before has its outcome."""
+        return not (self._stores or self._waiting or self._under_way or self._outcomes)
 
     @property
     def has_room(self) -> bool:
         """False if so many letters wait that no more records may be acquired."""
         return len(self._waiting) < MOST_WAITING
+
+    def expect(self, write: DeliveryWrite) -> None:
+        """Note that a write is sent. If it stores records as archiving, their letters follow."""
+        self._stores += bool(write.dead)
+
+    def stored(self, write: DeliveryWrite) -> None:
+        """Note that the outcome of a write is known, and its letters are added."""
+        if write.dead:
+            self._stores -= 1
+            self._look()
 
     def add(self, dead: Sequence[DeadRange]) -> None:
         """Have letters of these records written, from the next turn of the loop on, and the records archived then."""
@@ -121,5 +136,8 @@ class DeadLetterFlow:
 
     def _archived(self, promise: Promise) -> None:
         self._outcomes -= 1
+        self._look()
+
+    def _look(self) -> None:
         if self.is_idle:
             self._became_idle()

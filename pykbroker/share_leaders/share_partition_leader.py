@@ -304,15 +304,17 @@ class SharePartitionLeader:
         if not write.is_awaited:
             # Its records have their states whatever its outcome is.
             self.letters.add(write.dead)
+            self.letters.stored(write)
             promise.set_result(error)
             return
         change = self.machine.persisted(write, error is ErrorCode.NONE, self.limits, self._now_ms())
-        self._changes.finish(change, partial(self._settled, promise, error))
+        self._changes.finish(change, partial(self._settled, write, promise, error))
 
-    def _settled(self, promise: Promise, error: ErrorCode, change: StateChange) -> None:
+    def _settled(self, write: DeliveryWrite, promise: Promise, error: ErrorCode, change: StateChange) -> None:
         # An error in the answer of one client takes neither locks' timers nor records from the others.
         if not self.has_left:
             self._after(change)
+            self.letters.stored(write)
         promise.set_result(error)
 
     def _after(self, change: StateChange) -> None:
@@ -332,6 +334,7 @@ class SharePartitionLeader:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, write: DeliveryWrite) -> Promise:
+        self.letters.expect(write)
         return self._services.keeper.write(
             self.key, self._state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
         )

@@ -288,6 +288,26 @@ def test_a_leader_stays_until_its_letters_are_written(rig: Rig) -> None:
     assert rig.stored.states == dict.fromkeys(range(10), (ARCHIVED, 2))
 
 
+@pytest.mark.parametrize("how", ["rejected", "a lock has ended"])
+def test_a_leader_stays_while_a_write_may_bring_letters(rig: Rig, how: str) -> None:
+    deliver_again(rig)
+    rig.keeper.holds = True
+    if how == "rejected":
+        rig.acknowledge(0, 9, REJECT)
+    else:
+        rig.loop.advance(LOCK_SECONDS + 1)
+    ended = rig.leave()
+    assert list(ended.value.values()) == [NONE]
+    assert len(rig.leaders) == 1
+    rig.keeper.answer()
+    rig.loop.settle()
+    assert len(rig.letters.came) == 1
+    rig.keeper.answer()
+    rig.loop.settle()
+    assert len(rig.leaders) == 0
+    assert rig.stored.states == dict.fromkeys(range(10), (ARCHIVED, 2))
+
+
 def test_a_session_that_comes_back_goes_on_with_the_same_leader(rig: Rig) -> None:
     deliver_again(rig)
     rig.letters.holds = True

@@ -55,7 +55,7 @@ BUGS: dict[str, list[Edit]] = {
     "a record is not archived after its letter": [
         (SharePartitionLeader._archive, "self.machine.archive(ranges)", "self.machine.archive(ranges[1:])"),
     ],
-    "a leader with letters stays when they are written": [(DeadLetterFlow._archived, "if self.is_idle:", "if False:")],
+    "a leader with letters stays when they are written": [(DeadLetterFlow._look, "if self.is_idle:", "if False:")],
 }  # fmt: skip
 
 
