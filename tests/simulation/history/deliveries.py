@@ -71,3 +71,16 @@ def the_acknowledged_never_come_again(history: History) -> Iterator[str]:
                 if before is not None and before.ended < event.started:
                     place = f"{event.group}: {offset} of {event.place}"
                     yield f"{place} came to {event.client}, and {before.client} had acknowledged it"
+
+
+def the_rejected_are_dead_lettered(
+    rejected: Mapping[GroupPlace, Collection[int]],
+    letters: Collection[tuple[str, Place, int]],
+    given_up: Mapping[GroupPlace, Collection[int]],
+) -> Iterator[str]:
+    """Each record whose rejection was answered with success has a dead letter, or its broker has given the letter up.
+    `rejected` has the share partitions whose group has a queue, and `letters` are those of the queue."""
+    for key, offsets in rejected.items():
+        for offset in sorted(offsets):
+            if (*key, offset) not in letters and offset not in given_up[key]:
+                yield f"{key[0]}: {offset} of {key[1]} was rejected, and has no dead letter"

@@ -8,7 +8,7 @@ import pytest
 
 from pykbroker_wire.records.control import ControlType
 from tests.simulation.history.checks import Violation, insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace
+from tests.simulation.history.deliveries import GroupPlace, the_rejected_are_dead_lettered
 from tests.simulation.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place
 
 PLACE: Place = ("t", 0)
@@ -118,3 +118,20 @@ def test_a_violation_is_found(violate: Callable[[Story], None], check: str) -> N
     violate(story)
     with pytest.raises(Violation, match=f"^{check}: "):
         story.check()
+
+
+@pytest.mark.parametrize(
+    ("letters", "given_up", "is_found"),
+    [
+        ({(ALL, PLACE, 3)}, set(), False),
+        (set(), {3}, False),
+        (set(), set(), True),
+        ({(COMMITTED, PLACE, 3)}, {0}, True),
+    ],
+)
+def test_a_rejected_record_has_a_dead_letter(
+    letters: set[tuple[str, Place, int]], given_up: set[int], *, is_found: bool
+) -> None:
+    key = (ALL, PLACE)
+    found = list(the_rejected_are_dead_lettered({key: {3}}, letters, {key: given_up}))
+    assert bool(found) is is_found

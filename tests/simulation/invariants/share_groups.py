@@ -27,10 +27,10 @@ from typing import NamedTuple
 from tests.simulation.history.events import Place
 from tests.simulation.invariants.broken import InvariantBroken
 
-AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
-RELEASE, RENEW = 2, 4
-#: the state that a type of acknowledgement asks for
-_STATES: Mapping[int, int] = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
+AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4
+RELEASE, REJECT, RENEW = 2, 3, 4
+#: The least state that a type of acknowledgement asks for. A rejected record may wait for its dead letter.
+_STATES: Mapping[int, int] = {0: ARCHIVING, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVING}
 #: Locks end at multiples of this.
 TICK_MS = 50
 
@@ -102,6 +102,10 @@ class ShareState:
         self.stored_start = -1
         #: offsets that the start may pass, because of an acknowledgement or the delivery limit
         self.done: set[int] = set()
+        #: offsets that a member has rejected with success, while it held them
+        self.rejected: set[int] = set()
+        #: offsets whose dead letter was given up
+        self.given_up: set[int] = set()
         #: offsets at the delivery limit
         self.exhausted: set[int] = set()
         #: offsets whose acceptance or rejection was answered with success
@@ -246,6 +250,8 @@ class ShareInvariants:
                 raise InvariantBroken("S6", f"{led} answers for offset {offset}, type {kind}; stored is {stored}")
             if wanted != AVAILABLE:
                 known.final.add(offset)
+            if kind == REJECT:
+                known.rejected.add(offset)
 
     def released(self, led: Leadership, member: str, limit: int) -> None:
         """The locks of a member are released."""

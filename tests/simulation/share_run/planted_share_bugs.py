@@ -11,6 +11,7 @@ import pytest
 
 from pykbroker.coordinator.share import shard
 from pykbroker.coordinator.share.share_state import ShareState, StateUpdate, next_snapshot
+from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
 from pykbroker.share_partitions.acquisition import Acquisition
@@ -104,7 +105,14 @@ def an_aborted_batch_delivered() -> Iterator[None]:
         yield
 
 
-#: The eighth bug of issue 29, a dead letter that is archived and not written, comes with dead letters.
+@contextmanager
+def a_dead_letter_archived_but_not_written() -> Iterator[None]:
+    """A record of a group with a dead letter queue is archived as if its letter were written."""
+    written = "self._writer.write(letters).add_done_callback(partial(self._letters_ended, (first, last)))"
+    with _planted((DeadLetterFlow._go_on, written, "self._letters_ended((first, last), self._writer)")):
+        yield
+
+
 SHARE_BUGS = (
     Bug(a_lock_given_twice_after_failover, frozenset({"S1"}), 0),
     Bug(a_release_lost_at_session_close, frozenset({"S8"}), 0),
@@ -113,4 +121,5 @@ SHARE_BUGS = (
     Bug(a_renewal_that_revives_an_expired_lock, frozenset({"S2"}), 6),
     Bug(a_count_reset_by_a_snapshot, frozenset({"S4"}), 1),
     Bug(an_aborted_batch_delivered, frozenset({"nothing_else_is_delivered"}), 0),
+    Bug(a_dead_letter_archived_but_not_written, frozenset({"the_rejected_are_dead_lettered"}), 5),
 )

@@ -13,6 +13,9 @@ from tests.simulation.cluster_run.plan import Plan, plan_of
 from tests.simulation.cluster_run.workload import PLACES
 from tests.simulation.history.events import Place
 
+#: The key of a group's dead letter queue.
+LETTER_QUEUE = "errors.deadletterqueue.topic.name"
+LETTERS: Place = ("dlq.letters", 0)
 #: A partition that only a share group reads, and from which records are deleted.
 TRIMMED: Place = ("trimmed", 0)
 
@@ -32,6 +35,11 @@ class GroupPlan:
         return self.places[0][0]
 
     @property
+    def has_letters(self) -> bool:
+        """True if the group has a dead letter queue."""
+        return LETTER_QUEUE in self.configs
+
+    @property
     def read_committed(self) -> bool:
         return self.configs["share.isolation.level"] == "read_committed"
 
@@ -49,6 +57,11 @@ class SharePlan:
     def trims(self) -> bool:
         """True if a group reads the partition from which records are deleted."""
         return any(TRIMMED in group.places for group in self.groups)
+
+    @property
+    def has_letters(self) -> bool:
+        """True if a group has a dead letter queue."""
+        return any(group.has_letters for group in self.groups)
 
     def describe(self) -> list[str]:
         return [
@@ -83,6 +96,8 @@ def share_plan_of(seed: int) -> SharePlan:
     pause = rng.choice([0.05, 0.2, 0.4])
     if rng.random() < 0.3:
         groups.append(replace(_group(rng, len(groups)), places=[TRIMMED]))
+    if rng.random() < 0.3:
+        groups[0] = replace(groups[0], configs=groups[0].configs | {LETTER_QUEUE: LETTERS[0]})
     return SharePlan(
         replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides), groups, pause
     )

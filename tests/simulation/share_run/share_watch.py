@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from pykbroker.dead_letters.letter_writer import LetterWriter
 from pykbroker.net.promise import Promise
 from pykbroker.share_leaders.leader_states import LeaderState
 from pykbroker.share_leaders.leader_table import ShareLeaders
@@ -21,6 +22,8 @@ from tests.simulation.invariants.share_groups import Leadership, ShareInvariants
 from tests.simulation.invariants.watcher import Watcher, watching
 
 if TYPE_CHECKING:
+    from pykbroker.dead_letters.letter_orders import LetterOrder
+    from pykbroker.share_leaders.dead_letters import DeadLetters
     from pykbroker.share_leaders.state_load import LoadedState
     from pykbroker.share_partitions.acknowledged_ranges import AcknowledgedRange
     from pykbroker.share_partitions.acquisition import Acquire, AcquiredRange
@@ -60,6 +63,13 @@ class ShareWatch:
             and (each.key, each.leader_epoch) == (leader.key, leader.leader_epoch)
             and each._services is leader._services
         ]
+
+    def gives_up(self, letters: DeadLetters, first: int) -> None:
+        """Note that a broker has given up the letters of a range from this offset on."""
+        for key, state in self.invariants.states.items():
+            names = {led.key for leader, led in self._led.items() if leader.key.topic_id == letters.topic_id}
+            if key in names and key.group == letters.group_id and key.place[1] == letters.partition:
+                state.given_up.update(range(first, letters.last_offset + 1))
 
     def look(self) -> None:
         """Check after an event: the locks of sessions that ended in it are released."""
@@ -110,7 +120,7 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
     acquire, give_back = SharePartitionLeader.acquire, SharePartitionLeader.give_back
     acknowledge, release = SharePartitionLeader.acknowledge, SharePartitionLeader.release
     expire, write = SharePartitionLeader._expire, SharePartitionLeader._write
-    end_session = ShareSessions._end
+    end_session, end_letters = ShareSessions._end, LetterWriter._end
 
     def loads(leader: SharePartitionLeader, *arguments: Any) -> None:
         found: LoadedState | KafkaError = arguments[-1]
@@ -186,7 +196,13 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
         watch.ended.append((sessions, ended))
         return ended
 
+    def ends_letters(writer: LetterWriter, order: LetterOrder) -> None:
+        if order.problem:
+            watch.gives_up(order.letters, order.next_offset)
+        end_letters(writer, order)
+
     with (
+        mock.patch.object(LetterWriter, "_end", ends_letters),
         mock.patch.object(SharePartitionLeader, "_loaded", loads),
         mock.patch.object(SharePartitionLeader, "_leave", leaves),
         mock.patch.object(SharePartitionLeader, "acquire", acquires),

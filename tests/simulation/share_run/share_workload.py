@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pykbroker.metadata.features import DEAD_LETTERS_FROM, SHARE_VERSION
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.simulation.clients.base import Peer
+from tests.simulation.clients.letter_reader import LetterReader
 from tests.simulation.clients.plain import PlainProducer
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.trimmer import Trimmer
 from tests.simulation.cluster_run.workload import REPLICAS, Workload
 from tests.simulation.history.checks import insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace, wanted_offsets
+from tests.simulation.history.deliveries import GroupPlace, the_rejected_are_dead_lettered, wanted_offsets
 from tests.simulation.history.events import History
 from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
-from tests.simulation.share_run.share_plan import TRIMMED, GroupPlan, SharePlan
+from tests.simulation.share_run.share_plan import LETTERS, TRIMMED, GroupPlan, SharePlan
 from tests.simulation.stage import Stage
 
 if TYPE_CHECKING:
@@ -57,12 +62,24 @@ class ShareWorkload(Workload):
             resource = AlterConfigsResource(resource_type=_GROUP_CONFIG, resource_name=group.name, configs=configs)
             answer = await admin.anybody(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
             assert answer.responses[0].error_code == ErrorCode.NONE, answer.responses[0]
+        if self._share_plan.has_letters:
+            await self._have_letters(admin)
         # Internal topics cannot be created while a broker is dead, so a member comes before the first fault.
         self._come(self._share_plan.groups[0])
         end = self._stage.world.loop.time() + _JOIN_SECONDS
         while not all(member.assigned for member, _ in self._share_members):
             assert self._stage.world.loop.time() < end, "no member has an assignment"
             await asyncio.sleep(0.1)
+
+    async def _have_letters(self, admin: Peer) -> None:
+        """Create the topic of dead letters, and let share groups have them."""
+        config = CreatableTopicConfig(name="errors.deadletterqueue.group.enable", value="true")
+        topic = CreatableTopic(name=LETTERS[0], num_partitions=1, replication_factor=REPLICAS, configs=[config])
+        created = await admin.anybody(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        assert created.topics[0].error_code == ErrorCode.NONE, created.topics[0]
+        update = FeatureUpdateKey(feature=SHARE_VERSION, max_version_level=DEAD_LETTERS_FROM, upgrade_type=1)
+        updated = await admin.anybody(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000))
+        assert updated.error_code == ErrorCode.NONE, updated
 
     async def run(self) -> None:
         works = [self._lives(group) for group in self._share_plan.groups]
@@ -170,3 +187,18 @@ class ShareWorkload(Workload):
                 there = [offset for offset in wanted if offset >= begins[place]]
                 self._invariants.passed_too_much(ShareKey(group.name, place), there)
         insist(*of_share_groups(self._stage.history, logs, starts, excused))
+        if self._share_plan.has_letters:
+            await self._check_letters()
+
+    async def _check_letters(self) -> None:
+        reader = LetterReader(self._stage.cluster, self._stage.history, "letters", LETTERS, committed_only=False)
+        letters = await reader.letters()
+        states = {
+            (group.name, place): self._invariants.states[ShareKey(group.name, place)]
+            for group in self._share_plan.groups
+            if group.has_letters
+            for place in group.places
+        }
+        rejected = {key: state.rejected for key, state in states.items()}
+        given_up = {key: state.given_up for key, state in states.items()}
+        insist(the_rejected_are_dead_lettered(rejected, letters, given_up))
