@@ -40,7 +40,7 @@ BUGS: dict[str, list[Edit]] = {
     "a later lock does not end": [(SharePartitionLeader._expire, "self._timer.set(self.machine.next_expiry_ms())", "pass")],
     "a release overtakes an acknowledgement": [(ChangeTurns.begin, "if self._is_busy:", "if False:")],
     "a leader goes on in another leader epoch": [(ShareLeaders.on_leadership, "leader.end()", "pass")],
-    "leaders stay without a session": [(ShareLeaders._session_ended, "if not self.sessions.has_group(group):", "if False:")],
+    "leaders stay without a session": [(ShareLeaders._drop, "if not self.sessions.has_group(group):", "if False:")],
     "a session that ends with its connection releases nothing": [(ShareLeaders.disconnected, "self._end_sessions(self.sessions.disconnected(connection))", "self.sessions.disconnected(connection)")],
     "letters of a loaded state are forgotten": [(SharePartitionLeader._loaded, "self.letters.add(self.machine.unfinished_letters(self.limits))", "pass")],
     "a letter is written before its record is stored": [
