@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.differential import share_lives
 from compat_tests.differential.compare import compare
 from compat_tests.differential.session import Session, Step
 from compat_tests.node import Node, make_node
@@ -53,6 +54,7 @@ CONFIG = {
     "transaction.partition.verification.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 #: the same on both sides, and recent enough that no producer is forgotten
 NOW_MS = int(time.time()) * 1000
@@ -217,6 +219,14 @@ class Story:
         """Finish before the node stops."""
         self._session.end()
         self.steps += self._session.steps
+
+    def another_session(self) -> Session:
+        """Return a session that stays open while the node stops, unlike the story's own. `end_session` ends it."""
+        return Session(self._name, self.node.bootstrap, {})
+
+    def end_session(self, session: Session) -> None:
+        session.close()
+        self.steps += session.steps
 
     def come_back(self) -> None:
         self._session = Session(self._name, self.node.bootstrap, {})
@@ -414,7 +424,10 @@ def producers_that_expire(story: Story) -> Iterator[None]:
     story.look("restarted")
 
 
-STORIES = (producers_over_restarts, deleted_by_request, deleted_by_retention, deleted_by_size)
+SHARED = (share_lives.share_group_over_restarts,)
+STORIES = (producers_over_restarts, deleted_by_request, deleted_by_retention, deleted_by_size, *SHARED)
+#: in which the two differ on purpose
+DIFFERENT = share_lives.latest_group_over_a_kill
 #: changes its broker, so it runs after the others
 LAST = producers_that_expire
 
@@ -425,7 +438,7 @@ def tell(against: str) -> dict[str, list[Step]]:
     ended = object()
     node = make_node(against, CONFIG, port=steady_port()).start()
     try:
-        for group in (STORIES, (LAST,)):
+        for group in ((*STORIES, DIFFERENT), (LAST,)):
             told = {
                 script.__name__: Story(node, script.__name__, takes_notes_away=against == "apache-kafka")
                 for script in group
@@ -465,3 +478,21 @@ def test_the_same_life(name: str, lives: tuple[dict[str, list[Step]], dict[str, 
     found = compare(theirs[name], ours[name])
     if found:
         pytest.fail("\n".join(found), pytrace=False)
+
+
+@pytest.mark.slow
+def test_a_latest_group_gets_again_what_it_had_before_a_kill(
+    lives: tuple[dict[str, list[Step]], dict[str, list[Step]]],
+) -> None:
+    """Apache Kafka loses the records for the group (docs/queues.md)."""
+
+    def acquired(steps: list[Step], label: str) -> list[dict[str, int]]:
+        (step,) = (step for step in steps if step.label == label)
+        partitions = [each for topic in step.answered["responses"] for each in topic["partitions"]]
+        return [found for each in partitions for found in each["acquired_records"]]
+
+    theirs, ours = (side[DIFFERENT.__name__] for side in lives)
+    first = {"first_offset": 0, "last_offset": 2, "delivery_count": 1}
+    assert acquired(theirs, "acquires") == acquired(ours, "acquires") == [first]
+    assert acquired(theirs, "after a kill") == []
+    assert acquired(ours, "after a kill") == [first]
