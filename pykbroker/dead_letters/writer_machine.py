@@ -244,7 +244,7 @@ class WriterMachine:
         place = order.place
         self._ready.setdefault(place.node_id, {}).setdefault(place, {})[order] = None
 
-    def _take_ready(self, place: LetterPlace) -> Iterable[LetterOrder]:
+    def _take_ready(self, place: LetterPlace) -> dict[LetterOrder, None]:
         """Remove a place and return its orders."""
         places = self._ready[place.node_id]
         orders = places.pop(place)
@@ -260,20 +260,22 @@ class WriterMachine:
         for place in list(self._ready[node_id]):
             if letters >= most_letters or size >= MOST_REQUEST_BYTES or len(batches) >= MOST_PARTITIONS:
                 break
-            orders = dict.fromkeys(self._take_ready(place))
+            orders = self._take_ready(place)
             target = next(iter(orders)).target
             assert target is not None
             batch = batches[target] = LetterBatch(target.most_bytes, MOST_BATCH_BYTES)
             taken = sent[target] = []
-            while orders and not batch.is_full and letters < most_letters:
-                order = next(iter(orders))
+            for order in orders:
+                if batch.is_full or letters >= most_letters:
+                    break
                 after = self._add(order, batch, most_letters - letters)
                 if after > order.next_offset:
                     letters += after - order.next_offset
                     taken.append((order, after))
                     order.stage = OrderStage.SENT
                     self._counts.sent(order.letters.group_id)
-                    del orders[order]
+            for order, _ in taken:
+                del orders[order]
             size += batch.size
             if orders:
                 # The place goes last, so that the other partitions have their turn.
