@@ -53,7 +53,7 @@ _KEY_ENDINGS: Final = frozenset(
     ]
 )
 #: The docstring of a module, below comments at most.
-_HEAD: Final = re.compile(r'(?:#.*\n|\n)*"""(.*?)"""', re.DOTALL)
+_HEAD: Final = re.compile(r'(?:#[^\n]*\n|\n)*"""(.*?)"""', re.DOTALL)
 _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 #: characters around a name in a sentence
 _AROUND: Final = "`'\"()[],;:."

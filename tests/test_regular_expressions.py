@@ -21,6 +21,7 @@ from pykbroker.config.listeners import _LISTENER, security_protocol_map
 from pykbroker.dispatch import request_log
 from pykbroker.entry import failures
 from pykbroker.metadata import topic_names
+from pykbroker.metrics import exposition, registry
 from pykbroker.sasl import scram
 from pykbroker.security import client_software, host_ranges
 from pykbroker.tls import stores
@@ -48,11 +49,9 @@ APART: Final = {
     "pykbroker.config.provider_names.VARIABLE": "a change with a variable in its value is refused before",
     "pykbroker.config.topics_to_create._ENTRY": FILE,
     "pykbroker.controller.configs 'fullmatch' '[+-]?[0-9]{1,10}'": BOUNDED,
-    "pykbroker.metrics.exposition._BETWEEN_PROPERTIES": "names of metrics, whose topics are legal names",
-    "pykbroker.metrics.exposition._NOT_IN_NAMES": "names of metrics, whose topics are legal names",
-    "pykbroker.metrics.registry._RATE": "names of metrics, whose topics are legal names",
     "pykbroker.runtime.kafka_opts._OPTION": FILE,
     "pykbroker.share_partitions.offset_runs._ACQUIRED_RUN": "states of records, as bytes of the room itself",
+    "pykbroker.share_partitions.offset_runs._ARCHIVING_RUN": "states of records, as bytes of the room itself",
     "pykbroker.share_partitions.offset_runs._AVAILABLE_RUN": "states of records, as bytes of the room itself",
     "pykbroker.share_partitions.offset_runs._FINAL": "states of records, as bytes of the room itself",
     "pykbroker.tls.cipher_suites._OLDER": "names of OpenSSL's cipher suites",
@@ -85,6 +84,12 @@ def value_of(kind: Type) -> Callable[[str], object]:
     return lambda text: parse_text("group.coordinator.threads", kind, text)
 
 
+def name_of_a_metric(group_id: str) -> object:
+    return exposition.named(f"kafka.server:type=x,group={registry.tag(group_id)},name=yPerSec", counts=True)
+
+
+_OF_GROUPS: Final = Met(name_of_a_metric, ('"', "\\", ",a=", '="', '",a="', "\n", "a", "-"))
+
 #: Each text is a part again and again, alone, after the first part and before an end that does not fit.
 MET: Final = {
     "pykbroker.api.describe_configs._INTEGER": Met(describe_configs._INTEGER.fullmatch, ("1", "+")),
@@ -101,6 +106,12 @@ MET: Final = {
     "pykbroker.config.kinds 'split' '[.$]'": Met(value_of(Type.CLASS), (".", "a", "a.", "$")),
     "pykbroker.config.listeners._LISTENER": Met(_LISTENER.fullmatch, ("://", "a", "a://a:", ":", "[", "1")),
     "pykbroker.entry.failures._STEERS": Met(failures.one_line, ("\n", "a", "\x1b[", "\u2028a")),
+    "pykbroker.metrics.exposition._BETWEEN_PROPERTIES": _OF_GROUPS,
+    "pykbroker.metrics.exposition._ESCAPED": _OF_GROUPS,
+    "pykbroker.metrics.exposition._NOT_IN_NAMES": _OF_GROUPS,
+    "pykbroker.metrics.exposition._QUOTED": _OF_GROUPS,
+    "pykbroker.metrics.registry._GROWS": Met(registry._GROWS.match, (",name=", "PerSec", "A", "-count", "a,name=A")),
+    "pykbroker.metrics.registry._PLAIN": Met(registry.tag, ("a", "-", "%", "é")),
     "pykbroker.metadata.topic_names._LEGAL": Met(topic_names._LEGAL.fullmatch, ("a", ".")),
     "pykbroker.security.client_software._SOFTWARE": Met(client_software._SOFTWARE.fullmatch, ("a", "-", "a-", ".")),
     "pykbroker.security.host_ranges._IPV4_RANGE": Met(

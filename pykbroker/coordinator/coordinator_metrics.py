@@ -14,7 +14,6 @@ rebalances.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.coordinator.group.group_counts import CountInTurns
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.machine import CoordinatorRuntime
     from pykbroker.coordinator.share.service import ShareCoordinatorService
     from pykbroker.coordinator.transaction.shard import TransactionShard
-    from pykbroker.metrics.registry import Metrics, Sample
+    from pykbroker.metrics.registry import Metrics, Numbers, Sample
 
 _GROUP: Final = "kafka.server:type=group-coordinator-metrics,name="
 _SHARE: Final = "kafka.server:type=share-coordinator-metrics,name="
@@ -51,8 +50,6 @@ _STATES: Final = {
     "share": ("Empty", "Stable", "Dead"),
 }
 _KINDS: Final = ("classic", "consumer", "share", "streams")
-
-Numbers = Iterator[tuple[str, float]]
 
 
 class CoordinatorMetrics:

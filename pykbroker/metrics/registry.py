@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 #: Matches only if the property `name` ends with PerSec, because a topic may also be called PerSec. The count of a
 #: histogram grows too. Its name begins with a capital letter; `group-count` is the number of groups.
@@ -18,6 +18,9 @@ _GROWS = re.compile(r"[^,]*,name=([^,]*PerSec|[A-Z]\w*-count)(,|$)")
 #: Other values of tags are quoted, as in Apache Kafka (Sanitizer.jmxSanitize).
 _PLAIN = re.compile(r"[\w\-%. \t]*", re.ASCII)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "*": r"\*", "?": r"\?", "\n": r"\n"})
+
+#: the names of metrics, each with its number
+Numbers: TypeAlias = Iterator[tuple[str, float]]
 
 
 def tag(value: str) -> str:

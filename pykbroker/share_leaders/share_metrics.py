@@ -10,7 +10,7 @@ turn of the loop, so it locks no share partition against other fetches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,7 @@ from pykbroker.metrics.registry import tag
 from pykbroker.share_partitions.delivery_states import ACCEPT, REJECT, RELEASE, RENEW
 
 if TYPE_CHECKING:
-    from pykbroker.metrics.registry import Metrics
+    from pykbroker.metrics.registry import Metrics, Numbers
     from pykbroker.share_leaders.leader_table import ShareLeaders
 
 _GROUPS: Final = "kafka.server:type=ShareGroupMetrics,name="
@@ -28,8 +28,6 @@ _SESSIONS: Final = "kafka.server:type=ShareSessionCache,name="
 _FETCHES: Final = "kafka.server:type=DelayedShareFetchMetrics,name="
 _PURGATORY: Final = "kafka.server:type=DelayedOperationPurgatory,name={},delayedOperation=ShareFetch"
 _TYPES: Final = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
-
-Numbers = Iterator[tuple[str, float]]
 
 
 def register(metrics: Metrics, leaders: ShareLeaders, waiting: Callable[[], int]) -> None:
