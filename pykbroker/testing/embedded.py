@@ -24,7 +24,7 @@ from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.node_thread import NodeThread
-from pykbroker.testing.release_levels import format_unused, levels_of
+from pykbroker.testing.release_levels import NEWEST_RELEASE, format_unused, levels_of
 from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
@@ -36,8 +36,9 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
     removed; without it the node uses a temporary directory. `port`: the port for clients; 0 takes a free port at every
     start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`. `release`:
-    the release of Apache Kafka at whose levels of features a new cluster begins, `4.3` or `4.4`; without it, those of
-    `pykbroker start`. A directory that is in use already keeps its levels. Raises ConfigError for an unknown release.
+    the release of Apache Kafka at whose levels of features a new cluster begins, `4.3` or `4.4`. Without it, a broker
+    without `data_dir` begins at those of 4.4, and one with it at those of `pykbroker start`. A directory that is in use
+    already keeps its levels. Raises ConfigError for an unknown release.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         self._overrides = {key: as_text(value) for key, value in (config or {}).items()}
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._port = port
-        self._levels = None if release is None else levels_of(release)
+        # A directory that stays may be taken over by Apache Kafka 4.3.
+        begins_at = release or (NEWEST_RELEASE if data_dir is None else None)
+        self._levels = None if begins_at is None else levels_of(begins_at)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._run: NodeThread[OsRuntime] | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.typed_config import Config
@@ -11,6 +12,9 @@ from pykbroker.metadata.features import FeatureError, chosen_levels
 from pykbroker.storage.format import directories_of, format_directories, is_unused
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+#: the newest release whose features are served
+NEWEST_RELEASE: Final = "4.4"
 
 
 def levels_of(release: str) -> dict[str, int]:
