@@ -29,9 +29,9 @@ _OWN_BROKER: Final = pytest.StashKey[ExitStack]()
 _OPTION: Final = "--kafka-bootstrap"
 #: fixture -> the arguments of its mark. A test compares them with the classes.
 MARKS: Final = {
-    "kafka_broker": "config=None, data_dir=None, port=0, record=False",
+    "kafka_broker": "config=None, data_dir=None, port=0, record=False, release=None",
     "kafka_broker_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
-    "config=None, data_dir=None, port=0, record=False",
+    "config=None, data_dir=None, port=0, record=False, release=None",
     "kafka_cluster": "nodes=3, config=None, node_config=None, record=False",
     "kafka_cluster_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
     "nodes=3, config=None, node_config=None, record=False",
