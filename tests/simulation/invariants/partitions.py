@@ -78,6 +78,13 @@ class Replica:
         self.isr: tuple[int, ...] | None = None
         self.high_watermark = self.end = self.start = self.leader_epoch = -1
 
+    @property
+    def compared_from(self) -> int:
+        """The offset from which the log is compared with what is committed. The records before its start are deleted,
+        and a follower may have had others there, if its leader has deleted them before they were compared."""
+        log = self.handle.log
+        return self.agrees_to if log is None else max(self.agrees_to, log.log_start_offset)
+
     def is_as_before(self) -> bool:
         """Return True if nothing has changed since the last check. Called after every event."""
         partition, log = self.partition, self.handle.log
@@ -275,7 +282,7 @@ class PartitionInvariants:
         ledger = self.ledgers[replica.key]
         if self._is_older(replica.key, epoch):
             return
-        lacks = ledger.difference(replica.shadow, replica.agrees_to, ledger.end)
+        lacks = ledger.difference(replica.shadow, replica.compared_from, ledger.end)
         if lacks is None:
             replica.agrees_to = ledger.end
             replica.may_lack = False
@@ -364,7 +371,7 @@ class PartitionInvariants:
                 f"{replica} follows in epoch {epoch} and takes everything before {high_watermark} for committed; no "
                 f"leader does: {ledger.end}",
             )
-        differs = ledger.difference(replica.shadow, replica.agrees_to, high_watermark)
+        differs = ledger.difference(replica.shadow, replica.compared_from, high_watermark)
         if differs is not None:
             raise InvariantBroken(
                 "P4",
@@ -412,7 +419,7 @@ class PartitionInvariants:
             member = members.get(number)
             if member is None or member.may_lack or (member.is_up and member.handle.log is None):
                 continue
-            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            lacks = ledger.difference(member.shadow, member.compared_from, ledger.end)
             if lacks is not None:
                 raise InvariantBroken(
                     "P4",
@@ -431,7 +438,7 @@ class PartitionInvariants:
             member = self.replicas[replica.key].get(number)
             if member is None or not member.is_up or member.handle.log is None:
                 continue
-            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            lacks = ledger.difference(member.shadow, member.compared_from, ledger.end)
             if lacks is not None:
                 raise InvariantBroken(
                     "P6",
@@ -461,7 +468,7 @@ class PartitionInvariants:
                 continue
             if member.log is not member.handle.log:
                 continue
-            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            lacks = ledger.difference(member.shadow, member.compared_from, ledger.end)
             if lacks is None:
                 member.agrees_to = ledger.end
                 member.may_lack = False
@@ -515,7 +522,7 @@ class PartitionInvariants:
                     continue
                 if replica.node not in image.replicas:
                     continue
-                lacks = ledger.difference(replica.shadow, replica.agrees_to, ledger.end)
+                lacks = ledger.difference(replica.shadow, replica.compared_from, ledger.end)
                 if lacks is not None:
                     raise InvariantBroken("P13", f"{replica} lacks {lacks[0]} and has {lacks[1]}; {self._about(key)}")
 

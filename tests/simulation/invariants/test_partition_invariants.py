@@ -161,6 +161,18 @@ def test_p4_a_follower_takes_another_batch_for_committed() -> None:
         two.invariants.look([two.second])
 
 
+def test_a_batch_before_the_start_of_the_log_is_not_compared() -> None:
+    """Seed 48 of the run with share groups: a leader has deleted records that a follower never had."""
+    two = with_one_committed()
+    two.append(b"b")
+    two.copy()
+    ledger = two.invariants.ledgers[KEY]
+    ledger.batches[1] = ledger.batches[1]._replace(crc=1)
+    two.second.agrees_to = two.second.high_watermark = 1
+    two.follow.log.delete_records_before(2, reason="the leader's start")
+    two.invariants.look([two.second])
+
+
 def test_p5_the_leader_does_not_know_a_member_of_the_isr() -> None:
     two = with_one_committed()
     assert two.lead.leader is not None
