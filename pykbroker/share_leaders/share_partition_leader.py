@@ -144,7 +144,7 @@ class SharePartitionLeader:
     # -- loading ------------------------------------------------------------------------------------------------------
 
     def _loaded(self, began_s: float, found: LoadedState | KafkaError) -> None:
-        self._measures.loaded(began_s)
+        self._services.measures.loaded(began_s)
         if isinstance(found, KafkaError):
             # A group that is not initialised, and a moved leader, are usual.
             is_usual = found.code is ErrorCode.UNKNOWN_SERVER_ERROR or is_fencing(found.code)
@@ -153,7 +153,7 @@ class SharePartitionLeader:
             return
         self.machine, self._state_epoch, self._is_start_stored = found.machine, found.state_epoch, found.is_start_stored
         for size in found.batch_sizes:
-            self._measures.partition(self.key).batch_sizes.record(size)
+            self._services.measures.partition(self.key).batch_sizes.record(size)
         self._become(LeaderState.ACTIVE)
         self.letters.add(self.machine.unfinished_letters(self.limits))
         self.store_start()
@@ -200,10 +200,6 @@ class SharePartitionLeader:
         assert self.state.may_become(state), f"{self.state} cannot become {state}"
         self.state = state
 
-    @property
-    def _measures(self) -> ShareMeasures:
-        return self._services.measures
-
     # -- what a fetch asks --------------------------------------------------------------------------------------------
 
     @property
@@ -233,7 +229,7 @@ class SharePartitionLeader:
         """Lock records for a member and return their ranges. Call it only if `can_acquire()`, in the turn of the loop
         in which the log was read from `next_fetch_offset` on."""
         assert self._is_start_stored
-        note_batch = self._measures.partition(self.key).batch_sizes.record
+        note_batch = self._services.measures.partition(self.key).batch_sizes.record
         found = self.machine.acquire(ask, self._config.limits, self._now_ms(), note_batch)
         self._timer.set(self.machine.next_expiry_ms())
         return found
@@ -361,7 +357,7 @@ class SharePartitionLeader:
         write = self.machine.expire(self.limits, self._now_ms())
         if write is not None:
             ended = sum(each.last - each.first + 1 for each in write.ranges)
-            self._measures.partition(self.key).lock_timeouts += ended
+            self._services.measures.partition(self.key).lock_timeouts += ended
             self._write(write).add_done_callback(partial(self._written, write, Promise()))
             self._wakes.now()
         self._timer.set(self.machine.next_expiry_ms())
