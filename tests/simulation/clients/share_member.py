@@ -325,6 +325,9 @@ class ShareMember(Peer):
         events = self._begin(broker, acks)
         answer = await self.once(broker, request)
         if answer is None:
+            # The broker may be dead, and another one leads.
+            for place in wanted:
+                self.lost_leader(place)
             self._end(events, {})
             return
         if answer.error_code:

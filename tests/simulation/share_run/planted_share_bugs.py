@@ -116,10 +116,10 @@ def a_dead_letter_archived_but_not_written() -> Iterator[None]:
 SHARE_BUGS = (
     Bug(a_lock_given_twice_after_failover, frozenset({"S1"}), 0),
     Bug(a_release_lost_at_session_close, frozenset({"S8"}), 0),
-    Bug(a_start_that_passes_a_gap, frozenset({"S5", "delivered_at_least_once"}), 14),
+    Bug(a_start_that_passes_a_gap, frozenset({"S5", "delivered_at_least_once"}), 16),
     Bug(answered_before_persisted, frozenset({"S6", "the_acknowledged_never_come_again"}), 0),
     Bug(a_renewal_that_revives_an_expired_lock, frozenset({"S2"}), 6),
-    Bug(a_count_reset_by_a_snapshot, frozenset({"S4"}), 1),
+    Bug(a_count_reset_by_a_snapshot, frozenset({"S4"}), 12),
     Bug(an_aborted_batch_delivered, frozenset({"nothing_else_is_delivered"}), 0),
     Bug(a_dead_letter_archived_but_not_written, frozenset({"the_rejected_are_dead_lettered"}), 5),
 )
