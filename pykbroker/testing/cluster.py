@@ -148,7 +148,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
             except TimeoutError:
                 raise
             except BaseException:
-                self._release()
+                self._end_block()
                 # The failure is raised now, so the end of the block must not raise it again.
                 self._failure = self._running.failure = None
                 raise
@@ -162,7 +162,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         and free its ports. A second call changes nothing, and `start` makes a new cluster.
         """
         if not nodes:
-            self._release()
+            self._end_block()
             return
         self._known(nodes)
         self._running.stop(nodes)
@@ -196,7 +196,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     def close(self) -> None:
         """Do what `stop()` does. This is its old name, which goes with the next release."""
         warn("Cluster.close", "Cluster.stop")
-        self._release()
+        self._end_block()
 
     # -- the network --------------------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     def _asked_nodes(self) -> tuple[int, ...]:
         return self._running.answering
 
-    def _release(self) -> None:
+    def _end_block(self) -> None:
         self._running.kill(self.nodes)
         self._failure = self._failure or self._running.failure
         self._running.failure = None
@@ -291,6 +291,3 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         layout, self._layout = self._layout, None
         if layout is not None:
             layout.directories.cleanup()
-
-    def _end_block(self) -> None:
-        self._release()

@@ -54,7 +54,7 @@ class SecureCluster(Cluster, SecuredClients):
             raise
         return self
 
-    def _release(self) -> None:
-        super()._release()
+    def _end_block(self) -> None:
+        super()._end_block()
         self._credentials.close()
         self._has_passwords = False

@@ -52,6 +52,7 @@ def facts() -> list[str]:
     return [
         what_make_says("run"),
         f"{served} of Apache Kafka {NEWEST}'s {all_of_them} APIs",
+        f"as in Apache Kafka {NEWEST}",
         f"Apache Kafka {KAFKA}",
         f"Python {python()} or newer",
         f"port {clients} for clients and {controller} for its controller",
