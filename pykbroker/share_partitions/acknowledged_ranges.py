@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, Protocol
 
 from pykbroker.share_partitions.delivery_states import REJECT, RENEW
@@ -68,11 +68,14 @@ def runs_of_types(acknowledged: AcknowledgedRange, start: int) -> Iterator[tuple
 def counts_of_types(acknowledged: Iterable[AcknowledgedRange]) -> list[int]:
     """Return the number of offsets of each type, in the order of the types. The ranges are well-formed."""
     counts = [0] * (RENEW + 1)
+    lists: list[Sequence[int]] = []
     for each in acknowledged:
         types = each.acknowledge_types
         if len(types) == 1:
             counts[types[0]] += each.last_offset - each.first_offset + 1
         else:
-            for kind, number in Counter(types).items():
-                counts[kind] += number
+            lists.append(types)
+    # All lists are counted in one call, because a call for each of 100,000 lists takes a sixth of a second.
+    for kind, number in Counter(chain.from_iterable(lists)).items():
+        counts[kind] += number
     return counts
