@@ -89,7 +89,7 @@ def letter_topic(queue: LetterQueue, source_partition: int, config: Config, imag
         return RefusedTopic(f"The name of the dead letter topic {name} does not begin with {prefix} ({_PREFIX}).")
     if topic is None:
         return MissingTopic(name)
-    index = source_partition % len(topic.partitions)
+    index = source_partition % max(1, len(topic.partitions))
     found = topic.partitions.get(index)
     most_bytes = int(own["max.message.bytes"]) if "max.message.bytes" in own else config.int("message.max.bytes")
     if found is None:

@@ -61,6 +61,10 @@ class SourceReader:
             data = operation(False)
         except ColdRead as cold:
             self._cold_reads.retry(cold, operation).add_done_callback(lambda read: _after(ended, read, then))
+        except Exception:
+            # The writer has few reads under way. One without an end would hold all that come after it.
+            logger.exception("Offset %d cannot be read for a dead letter", first)
+            _finish(ended, None)
         else:
             then(data)
         return ended
@@ -90,6 +94,10 @@ class SourceReader:
                 return
         except CorruptBatch as error:
             logger.warning("Offset %d cannot be copied to a dead letter: %s", first, error)
+            _finish(ended, None)
+            return
+        except Exception:
+            logger.exception("Offset %d cannot be copied to a dead letter", first)
             _finish(ended, None)
             return
         copying = self._batch_checks.run(copy_records, data, first, last, most_bytes)

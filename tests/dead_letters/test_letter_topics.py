@@ -64,6 +64,10 @@ def test_the_partition_is_that_of_the_source_modulo_their_number() -> None:
     ]
 
 
+def test_a_topic_without_partitions_has_no_leader() -> None:
+    assert judged("dlq.a", topic=ENABLED, leaders=()) == LetterPartition("dlq.a", b"i" * 16, 0, -1, -1, 1048588)
+
+
 @pytest.mark.parametrize(
     ("name", "topic", "broker", "reason"),
     [

@@ -1,0 +1,62 @@
+"""Reads of the source log that fail: each has an end, because the writer waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from pykbroker.dead_letters import source_reader
+from pykbroker.dead_letters.source_reader import SourceReader
+from pykbroker.dead_letters.source_records import CopiedRecords
+from pykbroker_log.results import ReadResult
+from pykbroker_wire.records.batch import build_batch
+
+if TYPE_CHECKING:
+    from pykbroker.replica.batch_checks import BatchChecks
+    from pykbroker.replica.partition import Partition
+    from pykbroker.runtime.cold_reads import ColdReads
+
+BATCH = build_batch([(b"k", b"v", (), 0)], base_offset=4)
+
+
+def raises(*args: Any, **kwargs: Any) -> Any:
+    raise MemoryError("a bug")
+
+
+def whole(*args: Any, **kwargs: Any) -> ReadResult:
+    return ReadResult([BATCH], len(BATCH), 4, 5, 0)
+
+
+def copied(read: Any) -> CopiedRecords | None:
+    """Read offset 4 of a partition whose method `read` is this."""
+
+    async def scenario() -> CopiedRecords | None:
+        partition = cast("Partition", SimpleNamespace(recovering=False, read=read))
+        nothing = SimpleNamespace()
+        reader = SourceReader(
+            asyncio.get_running_loop(), lambda *_: partition, cast("ColdReads", nothing), cast("BatchChecks", nothing)
+        )
+        return await asyncio.wait_for(reader.read(b"s" * 16, 0, 4, 4, 1_000), 5)
+
+    return asyncio.run(scenario())
+
+
+def test_a_record_is_copied() -> None:
+    assert copied(whole) == CopiedRecords({4: (b"k", b"v")}, 4)
+
+
+def test_a_read_with_an_unexpected_error_ends_without_copies(caplog: pytest.LogCaptureFixture) -> None:
+    assert copied(raises) is None
+    assert "Offset 4 cannot be read for a dead letter" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["takes_long", "copy_records"])
+def test_a_copy_with_an_unexpected_error_ends_too(
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source_reader, step, raises)
+    assert copied(whole) is None
+    assert "Offset 4 cannot be copied to a dead letter" in caplog.text
