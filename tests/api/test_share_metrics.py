@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.dead_letters.letter_metrics import LetterMetrics
 from pykbroker.net.promise import Promise
 from pykbroker.replica.replica_traffic import PartitionTraffic
 from pykbroker.security.authorizer import Operation, Resource
@@ -417,6 +418,10 @@ def test_the_page_lists_each_metric(half: ShareHalf) -> None:
     topics = [FetchTopic(topic_id=topic_id(each), partitions=[FetchPartition(partition_index=0)]) for each in "tu"]
     half.fetch(fetches(topics=topics))
     half.acknowledge(acknowledges({0: [(0, 0, ACCEPT), (9, 9, ACCEPT)]}))
+    letters = LetterMetrics(half.world.metrics)
+    letters.sent("g")
+    letters.written("g", 1)
+    letters.failed("g")
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     section = page.partition("## Members of share groups")[2].partition("## What is not here")[0]
     rows = [row.split("|")[1:3] for row in section.splitlines() if row.startswith("| `")]
