@@ -12,7 +12,8 @@ goes the same way again with the rest of them.
 
 Invariants
 * Each order ends once: when all its letters are written, or when it is given up.
-* One request is under way to a broker, with at most `MOST_REQUEST_BYTES` (or one letter) and `MOST_PARTITIONS` batches.
+* One request is under way to a broker, with at most `MOST_PARTITIONS` batches. It gets no further batch once it has
+  `MOST_REQUEST_BYTES`.
 * At most `MOST_ORDERS` orders are here. An order beyond them is given up at once.
 * At most `MOST_READS` reads are under way. No read begins while orders hold `MOST_HELD_BYTES` of copies.
 * One call of `take_steps` looks at `MOST_ORDERS_A_TURN` orders and makes `MOST_LETTERS_A_TURN` letters, then `has_more`
