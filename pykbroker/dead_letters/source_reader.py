@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykbroker.dead_letters.source_records import CopiedRecords, copy_records, takes_long
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_log.disk import ColdRead
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.records.batch import CorruptBatch
@@ -47,6 +48,7 @@ class SourceReader:
         self._find = find
         self._cold_reads = cold_reads
         self._batch_checks = batch_checks
+        self._lines = LineLimit(loop.time)
 
     def read(
         self, topic_id: bytes, index: int, first: int, last: int, most_bytes: int
@@ -78,7 +80,10 @@ class SourceReader:
             most_bytes = 1 if first == last else READ_BYTES
             found = partition.read(first, most_bytes, read_committed=False, min_one=True, wait=wait)
         except KafkaError as error:
-            logger.info("%s: offset %d cannot be read for a dead letter: %s", partition, first, error)
+            # The log may begin after thousands of records, each of which is read by itself.
+            left_out = self._lines.take(str(partition))
+            if left_out is not None:
+                logger.info("%s: offset %d cannot be read for a dead letter: %s%s", partition, first, error, left_out)
             return None
         return b"".join(bytes(each) for each in found.slices if isinstance(each, bytes))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +13,7 @@ from pykbroker.dead_letters import source_reader
 from pykbroker.dead_letters.source_reader import SourceReader
 from pykbroker.dead_letters.source_records import CopiedRecords
 from pykbroker_log.results import ReadResult
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def whole(*args: Any, **kwargs: Any) -> ReadResult:
     return ReadResult([BATCH], len(BATCH), 4, 5, 0)
 
 
-def copied(read: Any) -> CopiedRecords | None:
+def copied(read: Any, times: int = 1) -> CopiedRecords | None:
     """Read offset 4 of a partition whose method `read` is this."""
 
     async def scenario() -> CopiedRecords | None:
@@ -39,13 +41,24 @@ def copied(read: Any) -> CopiedRecords | None:
         reader = SourceReader(
             asyncio.get_running_loop(), lambda *_: partition, cast("ColdReads", nothing), cast("BatchChecks", nothing)
         )
-        return await asyncio.wait_for(reader.read(b"s" * 16, 0, 4, 4, 1_000), 5)
+        for _ in range(times):
+            found = await asyncio.wait_for(reader.read(b"s" * 16, 0, 4, 4, 1_000), 5)
+        return found
 
     return asyncio.run(scenario())
 
 
 def test_a_record_is_copied() -> None:
     assert copied(whole) == CopiedRecords({4: (b"k", b"v")}, 4)
+
+
+def test_records_that_the_log_has_lost_are_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    def lost(*args: Any, **kwargs: Any) -> ReadResult:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    with caplog.at_level(logging.INFO):
+        assert copied(lost, times=3) is None
+    assert caplog.text.count("offset 4 cannot be read for a dead letter") == 1
 
 
 def test_a_read_with_an_unexpected_error_ends_without_copies(caplog: pytest.LogCaptureFixture) -> None:
