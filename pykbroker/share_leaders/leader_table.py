@@ -62,6 +62,8 @@ class ShareLeaders:
         )
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}
         self._by_partition: dict[SessionPartitionId, dict[str, SharePartitionLeader]] = {}
+        #: the leaders whose group has no session here, and that stay for their dead letters
+        self._kept: set[SharePartitionLeader] = set()
         #: how many sessions of each group have ended whose releases have no outcome yet
         self._ending: dict[str, int] = {}
         self._closed: asyncio.Future[None] | None = None
@@ -87,10 +89,12 @@ class ShareLeaders:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         place = (partition.topic_id, partition.index)
         found = self.find(group, *place)
-        if found is not None and found.partition is partition and found.leader_epoch == partition.leader_epoch:
-            found.store_start()
-            return found
         if found is not None:
+            is_current = found.partition is partition and found.leader_epoch == partition.leader_epoch
+            if is_current and found not in self._kept:
+                found.store_start()
+                return found
+            # While no member was here, the group may have been deleted and made again. A new leader reads its state.
             found.end()
         key = SharePartitionKey(group, *place)
         self.measures.begin(key)
@@ -111,6 +115,7 @@ class ShareLeaders:
 
     def _left(self, leader: SharePartitionLeader) -> None:
         self.measures.end(leader.key)
+        self._kept.discard(leader)
         group, topic_id, index = leader.key
         place = (topic_id, index)
         if self.find(group, *place) is leader:
@@ -177,11 +182,13 @@ class ShareLeaders:
 
     def _drop(self, group: str) -> None:
         """End the leaders of a group that has no session here. A leader with dead letters on their way stays, because
-        nothing would go on with them before a member of the group comes back."""
+        nothing would go on with them before a member of the group comes back. It serves no member again."""
         if not self.sessions.has_group(group):
             for leader in list(self._by_group.get(group, {}).values()):
                 if leader.letters.is_idle:
                     leader.end()
+                else:
+                    self._kept.add(leader)
 
     def _note_closed(self) -> None:
         if self._closed is not None and not self._is_closing and not self._closed.done():

@@ -308,7 +308,7 @@ def test_a_leader_stays_while_a_write_may_bring_letters(rig: Rig, how: str) -> N
     assert rig.stored.states == dict.fromkeys(range(10), (ARCHIVED, 2))
 
 
-def test_a_session_that_comes_back_goes_on_with_the_same_leader(rig: Rig) -> None:
+def test_a_session_that_comes_back_gets_a_leader_that_reads_the_state(rig: Rig) -> None:
     deliver_again(rig)
     rig.letters.holds = True
     rig.leave()
@@ -316,10 +316,27 @@ def test_a_session_that_comes_back_goes_on_with_the_same_leader(rig: Rig) -> Non
     rig.append(1)
     reads = rig.keeper.reads
     assert rig.fetch().got == [(10, 10, 1)]
+    assert rig.keeper.reads == reads + 1
+    # The letters of the earlier leader end for nobody, and this one has its own.
+    rig.loop.settle()
+    rig.letters.end_all()
+    rig.loop.settle()
+    assert len(rig.leaders) == 1
+    assert rig.letters.ranges == [(0, 9, 2, "DELIVERY_LIMIT")] * 2
+    assert rig.stored.states == dict.fromkeys(range(10), (ARCHIVED, 2))
+
+
+def test_a_group_that_was_made_again_is_not_served_by_the_leader_of_the_one_before(rig: Rig) -> None:
+    deliver_again(rig)
+    rig.letters.holds = True
+    rig.leave()
+    rig.loop.settle()
+    [key] = rig.keeper.states
+    rig.keeper.states[key] = Stored(0, leader_epoch=0, state_epoch=1)
+    assert rig.fetch().got == [(0, 9, 1)]
     rig.letters.end()
     rig.loop.settle()
-    assert rig.keeper.reads == reads
-    assert len(rig.letters.came) == len(rig.leaders) == 1
+    assert rig.keeper.states[key].states == {}
 
 
 def test_a_stop_waits_for_the_letters(rig: Rig) -> None:
