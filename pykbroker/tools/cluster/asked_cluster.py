@@ -79,6 +79,7 @@ class AskedCluster:
         #: by kind and key, as FindCoordinator has them; forgotten before a request is repeated
         self._coordinators: dict[tuple[int, str], int] = {}
         self._warned: set[str] = set()
+        self._gives_up = False
 
     def __enter__(self) -> AskedCluster:
         return self
@@ -222,7 +223,7 @@ class AskedCluster:
             try:
                 return attempt()
             except AskFailed as error:
-                if not error.retriable or time.monotonic() >= deadline:
+                if not error.retriable or self._gives_up or time.monotonic() >= deadline:
                     raise
                 self._coordinators.clear()
                 if error.code == ErrorCode.NETWORK_EXCEPTION:
@@ -230,6 +231,10 @@ class AskedCluster:
                     # A node that has died leaves the list when the controller fences it.
                     self._nodes = {}
             time.sleep(_PAUSE_SECONDS)
+
+    def give_up(self) -> None:
+        """From now on send each request once, because the user wants to end. A signal handler may call it."""
+        self._gives_up = True
 
     # -- connections --------------------------------------------------------------------------------------------------
 

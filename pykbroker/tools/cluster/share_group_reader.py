@@ -37,6 +37,8 @@ _JOIN_SECONDS: Final = 60.0
 #: between heartbeats until the group has assigned a partition
 _JOINING_MS: Final = 500
 _NOTHING_FOR_SECONDS: Final = 3.0
+#: how long partitions may be without a leader that answers, before a read that does not follow fails
+_TROUBLE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.1
 _JOIN, _LEAVE = 0, -1
 #: ShareFetch has modes of acquisition from this version on (KIP-1206).
@@ -95,38 +97,65 @@ class ShareGroupReader:
         self._leaders: dict[SharedPlace, int] = {}
         self._sessions: dict[int, MemberSession] = {}
         self._delivered: _Delivered | None = None
+        #: the last failure of the current pass over the brokers
+        self._trouble: AskFailed | None = None
 
     def stop(self) -> None:
         """End before the next batch; a signal handler may call it."""
         self._is_stopped = True
+        self._cluster.give_up()
 
     def batches(self) -> Iterator[list[DeliveredRecord]]:
         """Yield batches of records, each of one broker."""
-        give_up_at = time.monotonic() + _JOIN_SECONDS
-        heard_at: float | None = None
+        try:
+            yield from self._batches()
+        except AskFailed:
+            if not self._is_stopped:
+                raise
+            # The caller has not got what the failed request may have delivered.
+            self._delivered = None
+
+    def _batches(self) -> Iterator[list[DeliveredRecord]]:
+        #: since when the member has no partition
+        waits_since = time.monotonic()
+        #: the end of the last pass that brought records or failed, and of the last pass that did not fail
+        heard_at = well_at = 0.0
         while not self._has_ended():
             self._beat_if_due()
             if not self._assigned:
-                if time.monotonic() >= give_up_at:
+                waits_since = waits_since or time.monotonic()
+                if time.monotonic() - waits_since >= _JOIN_SECONDS:
                     raise timed_out(f"Group {self._wanted.group} gave no partition within {_JOIN_SECONDS:g} s.")
                 time.sleep(_PAUSE_SECONDS)
                 continue
-            heard_at = heard_at or time.monotonic()
+            waits_since = 0.0
+            if not well_at:
+                heard_at = well_at = time.monotonic()
+            self._trouble = None
             nodes = self._nodes()
             for node in nodes:
                 # Brokers are asked in turn, so each may keep its request only for a part of the time.
                 if batch := self._fetched(node, _WAIT_MS // len(nodes)):
                     yield batch
                     self._acknowledge()
-                    heard_at = time.monotonic()
+                    heard_at = well_at = time.monotonic()
                 if self._has_ended():
                     return
-            if not self._wanted.follows and time.monotonic() - heard_at >= _NOTHING_FOR_SECONDS:
-                return
+            now = time.monotonic()
+            if self._trouble is None:
+                well_at = now
+                if not self._wanted.follows and now - heard_at >= _NOTHING_FOR_SECONDS:
+                    return
+                continue
+            # Records may wait in a partition that could not be read, so this is not the end of the queue.
+            heard_at = now
+            if not self._wanted.follows and now - well_at >= _TROUBLE_SECONDS:
+                raise self._trouble
 
     def close(self, *, printed_all: bool = True) -> None:
         """Close the sessions and leave the group. `printed_all`: False if the last batch was not printed, so that its
         records are released and come again."""
+        self._cluster.give_up()
         if printed_all:
             self._acknowledge()
         # The end of a connection does the same as these requests, so a broker that does not answer is no failure.
@@ -196,6 +225,8 @@ class ShareGroupReader:
             time.sleep(_PAUSE_SECONDS)
             self._find_leaders()
             leaders = {self._leaders.get(place, -1) for place in self._assigned}
+            if -1 in leaders:
+                self._trouble = failed(ErrorCode.LEADER_NOT_AVAILABLE)
         return sorted({*leaders, *self._sessions} - {-1})
 
     def _fetched(self, node: int, max_wait_ms: int) -> list[DeliveredRecord]:
@@ -208,7 +239,8 @@ class ShareGroupReader:
         session = self._sessions.setdefault(node, MemberSession(self._wanted.group, self._member))
         most = _AT_ONCE if self._left is None else min(_AT_ONCE, self._left)
         try:
-            exactly = self._left is not None and self._cluster.versions(node)[ApiKey.SHARE_FETCH][1] >= _WITH_MODES
+            newest = self._cluster.versions(node).get(ApiKey.SHARE_FETCH, (0, 0))[1]
+            exactly = self._left is not None and newest >= _WITH_MODES
             request = session.fetch(places, max_records=most, exactly=exactly, max_wait_ms=max_wait_ms)
             answer = self._cluster.ask(request, ShareFetchResponse, node=node)
             check(answer.error_code, answer.error_message)
@@ -223,6 +255,7 @@ class ShareGroupReader:
         """Pause before the next request, or raise an error that does not pass."""
         if error.code not in _SESSION_LOST and not error.retriable:
             raise error
+        self._trouble = error
         time.sleep(_PAUSE_SECONDS)
         self._find_leaders()
 
@@ -230,14 +263,14 @@ class ShareGroupReader:
         """Return the records of an answer, as many as are left to read, and note their acknowledgements."""
         found: list[DeliveredRecord] = []
         acknowledged: dict[SharedPlace, list[Acknowledged]] = {}
-        is_stale = False
+        trouble: AskFailed | None = None
         for topic in answer.responses:
             for one in topic.partitions:
                 if one.error_code:
                     error = failed(one.error_code, one.error_message)
                     if not error.retriable:
                         raise error
-                    is_stale = True
+                    trouble = error
                     continue
                 place = (topic.topic_id, one.partition_index)
                 left = None if self._left is None else self._left - len(found)
@@ -256,7 +289,8 @@ class ShareGroupReader:
         if not found:
             # Only gaps were acquired, so there is nothing that the caller could print before.
             self._acknowledge()
-        if is_stale:
+        if trouble is not None:
+            self._trouble = trouble
             time.sleep(_PAUSE_SECONDS)
             self._find_leaders()
         return found

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster import share_group_reader
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings, PartitionName
 from pykbroker.tools.cluster.failure import AskFailed, failed, no_connection
 from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
 from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT
@@ -39,6 +40,8 @@ class Scripted(AskedCluster):
         self.fetched: dict[int, list[Fetched]] = {}
         self.acknowledgement_error = 0
         self.heartbeat_error = 0
+        self.metadata_error: AskFailed | None = None
+        self.serves: dict[int, tuple[int, int]] = {ApiKey.SHARE_FETCH: (1, 2)}
         #: node and message of each request but for metadata
         self.asked: list[tuple[int | None, Any]] = []
 
@@ -46,7 +49,7 @@ class Scripted(AskedCluster):
         pass
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
-        return {ApiKey.SHARE_FETCH: (1, 2)}
+        return self.serves
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
         return dict.fromkeys(keys, COORDINATOR)
@@ -56,6 +59,8 @@ class Scripted(AskedCluster):
 
     def ask(self, message: Any, answer: Any, *, node: int | None = None, **limits: Any) -> Any:
         if isinstance(message, metadata.MetadataRequest):
+            if self.metadata_error is not None:
+                raise self.metadata_error
             leaders = [
                 metadata.MetadataResponsePartition(partition_index=index, leader_id=leader)
                 for index, leader in self.leaders.items()
@@ -120,13 +125,18 @@ class Scripted(AskedCluster):
 
 
 def reader(
-    cluster: Scripted, *, count: int | None = None, kind: int = ACCEPT, refused: list[Any] | None = None
+    cluster: Scripted,
+    *,
+    count: int | None = None,
+    kind: int = ACCEPT,
+    refused: list[Any] | None = None,
+    follows: bool = True,
 ) -> ShareGroupReader:
     def on_refused(place: PartitionName, error: AskFailed) -> None:
         assert refused is not None, error
         refused.append((place, error.code))
 
-    return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=True), on_refused)
+    return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=follows), on_refused)
 
 
 def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for() -> None:
@@ -227,3 +237,100 @@ def test_a_read_that_does_not_follow_ends_when_it_is_stopped() -> None:
     share.stop()
     assert list(batches) == []
     assert cluster.acknowledged() == [(1, 1, [(0, 0, [ACCEPT])])]
+
+
+class Time:
+    """A clock that only `sleep` and fetches advance."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
+    monkeypatch.setattr(share_group_reader, "time", clock)
+    return clock
+
+
+def test_a_member_that_loses_its_partitions_late_waits_for_others(clock: Time) -> None:
+    cluster = Scripted({0: 1})
+
+    def loses() -> list[share_fetch.PartitionData]:
+        clock.now += 100
+        cluster.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
+        cluster.assigned = []
+        return [partition(0, 0, 0)]
+
+    cluster.fetched = {1: [loses, [partition(0, 1, 1)]]}
+    share = reader(cluster)
+    batches = share.batches()
+    assert next(batches)
+
+    def given_after_a_while(seconds: float) -> None:
+        clock.now += seconds
+        if clock.now > 1130:
+            cluster.assigned = [0]
+
+    clock.sleep = given_after_a_while  # type: ignore[method-assign]
+    assert [one.offset for one in next(batches)] == [1]
+
+
+def test_a_read_does_not_end_while_a_broker_does_not_answer(clock: Time) -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [*[no_connection("gone")] * 50, [partition(0, 0, 0)]]}
+    assert [len(batch) for batch in reader(cluster, follows=False).batches()] == [1]
+    assert 1003 < clock.now < 1020
+    cluster.fetched = {1: [no_connection("gone")] * 5000}
+    with pytest.raises(AskFailed, match="gone"):
+        list(reader(cluster, follows=False).batches())
+    cluster.fetched, cluster.leaders = {}, {0: -1}
+    with pytest.raises(AskFailed, match=r"."):
+        list(reader(cluster, follows=False).batches())
+
+
+def test_a_broker_that_serves_no_share_groups_is_named() -> None:
+    cluster = Scripted({0: 1})
+    cluster.serves = {}
+    cluster.fetched = {1: [failed(ErrorCode.UNSUPPORTED_VERSION)]}
+    with pytest.raises(AskFailed) as raised:
+        next(reader(cluster, count=1).batches())
+    assert raised.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_records_of_an_answer_whose_read_was_stopped_are_not_acknowledged() -> None:
+    """The leaders of other partitions are looked up before the records are returned, which may fail."""
+    cluster = Scripted({0: 1, 1: 1})
+    share = reader(cluster)
+
+    def stops() -> list[share_fetch.PartitionData]:
+        share.stop()
+        cluster.metadata_error = no_connection("gone")
+        moved = share_fetch.PartitionData(partition_index=1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return [partition(0, 0, 4), moved]
+
+    cluster.fetched = {1: [stops]}
+    assert list(share.batches()) == []
+    share.close()
+    assert cluster.acknowledged() == [(1, -1, [])]
+
+
+def test_no_request_is_repeated_after_the_end() -> None:
+    cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
+    tries: list[int] = []
+
+    def attempt() -> None:
+        tries.append(1)
+        ShareGroupReader(cluster, WantedShare("g", ["t"], ACCEPT), lambda place, error: None).stop()
+        raise failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    with pytest.raises(AskFailed):
+        cluster.settled(attempt)
+    assert tries == [1]
