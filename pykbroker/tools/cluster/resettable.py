@@ -60,10 +60,15 @@ class ShareStarts:
         return share_groups.active_state(self._cluster, self._group)
 
     def known(self) -> dict[PartitionName, KnownOffset | None]:
-        return {
-            place: None if at.start is None else KnownOffset(at.start, at.leader_epoch)
-            for place, at in share_groups.positions(self._cluster, self._group).items()
-        }
+        def attempt() -> dict[PartitionName, KnownOffset | None]:
+            found: dict[PartitionName, KnownOffset | None] = {}
+            for place, at in share_groups.positions(self._cluster, self._group).items():
+                if isinstance(at, AskFailed):
+                    raise at
+                found[place] = None if at.start is None else KnownOffset(at.start, at.leader_epoch)
+            return found
+
+        return self._cluster.settled(attempt)
 
     def set(self, offsets: Mapping[PartitionName, int]) -> None:
         share_groups.alter_starts(self._cluster, self._group, offsets)

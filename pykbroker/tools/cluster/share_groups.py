@@ -9,6 +9,7 @@ from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
 from pykbroker.tools.cluster.failure import AskFailed, check, failed
 from pykbroker.tools.cluster.groups import GroupDescription, GroupListing, GroupMember, of_all_types
 from pykbroker.tools.cluster.groups import listed as consumer_groups
+from pykbroker.tools.cluster.leader_requests import Outcomes
 from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.errors import ErrorCode
 
@@ -73,15 +74,16 @@ def _described(cluster: AskedCluster, group: str) -> GroupDescription | AskFaile
         return error
 
 
-def positions(cluster: AskedCluster, group: str) -> dict[PartitionName, SharePosition]:
-    """Return where a group is in each partition that has a state for it. Raises AskFailed."""
+def positions(cluster: AskedCluster, group: str) -> Outcomes[SharePosition]:
+    """Return where a group is in each partition that has a state for it, or the reason why that is unknown. A partition
+    without a leader has an error, because its lag is unknown. Raises AskFailed."""
     from pykbroker_wire.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
         DescribeShareGroupOffsetsResponse,
     )
 
-    def attempt() -> dict[PartitionName, SharePosition]:
+    def attempt() -> Outcomes[SharePosition]:
         node = cluster.coordinators([group])[group]
         asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
         answer = cluster.ask(
@@ -89,16 +91,17 @@ def positions(cluster: AskedCluster, group: str) -> dict[PartitionName, SharePos
         )
         (row,) = answer.groups
         check(row.error_code, row.error_message)
-        found = {}
-        for topic in row.topics:
-            for one in topic.partitions:
-                check(one.error_code, one.error_message)
-                found[topic.topic_name, one.partition_index] = SharePosition(
-                    one.start_offset if one.start_offset >= 0 else None,
-                    one.lag if one.lag >= 0 else None,
-                    one.leader_epoch if one.leader_epoch >= 0 else None,
-                )
-        return found
+        return {
+            (topic.topic_name, one.partition_index): failed(one.error_code, one.error_message)
+            if one.error_code
+            else SharePosition(
+                one.start_offset if one.start_offset >= 0 else None,
+                one.lag if one.lag >= 0 else None,
+                one.leader_epoch if one.leader_epoch >= 0 else None,
+            )
+            for topic in row.topics
+            for one in topic.partitions
+        }
 
     return cluster.settled(attempt)
 

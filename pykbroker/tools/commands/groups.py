@@ -398,10 +398,11 @@ def _share_lag(cluster: AskedCluster, group: str) -> int | None:
     from pykbroker.tools.cluster.failure import AskFailed
 
     try:
-        found = [one.lag for one in share_groups.positions(cluster, group).values() if one.lag is not None]
+        positions = share_groups.positions(cluster, group).values()
     except AskFailed:
         # The client may not see a topic of the group.
         return None
+    found = [one.lag for one in positions if not isinstance(one, AskFailed) and one.lag is not None]
     return sum(found) if found else None
 
 
@@ -448,13 +449,15 @@ def _consumer_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[P
 
 def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[PositionRow]:
     from pykbroker.tools.cluster import log_offsets, share_groups
+    from pykbroker.tools.cluster.failure import AskFailed
 
     found = share_groups.positions(cluster, group.id)
     ends = log_offsets.found(cluster, dict.fromkeys(sorted(found), log_offsets.LATEST))
     for place, one in sorted(found.items()):
         end = ends.get(place)
         known_end = end.offset if isinstance(end, log_offsets.TimedOffset) else None
-        yield PositionRow(*place, one.start, known_end, one.lag, None, None)
+        start, lag = (None, None) if isinstance(one, AskFailed) else (one.start, one.lag)
+        yield PositionRow(*place, start, known_end, lag, None, None)
 
 
 def _dead_letter_topic(cluster: AskedCluster, group: str) -> str | None:

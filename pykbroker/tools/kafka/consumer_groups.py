@@ -227,8 +227,7 @@ def _describe(cluster: AskedCluster, given: Given) -> None:
         if given.has("members"):
             print(group_tables.members(group, verbose=verbose), end="")
         elif given.has("state"):
-            node = next(node for node in cluster.nodes() if node.id == group.coordinator)
-            coordinator = f"{node.host}:{node.port}  ({node.id})"
+            coordinator = group_tables.coordinator_of(cluster.nodes(), group.coordinator)
             print(group_tables.state(group, coordinator, verbose=verbose), end="")
         else:
             rows = _offset_rows(cluster, group)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pykbroker.tools.cluster.asked_cluster import PartitionName
+    from pykbroker.tools.cluster.asked_cluster import ClusterNode, PartitionName
     from pykbroker.tools.cluster.groups import GroupDescription, GroupListing, GroupMember
 
 MISSING: Final = "-"
@@ -152,6 +152,11 @@ def assignment(partitions: Sequence[PartitionName]) -> str:
     for name, number in partitions:
         topics.setdefault(name, []).append(str(number))
     return ";".join(sorted(f"{name}:{','.join(sorted(numbers))}" for name, numbers in topics.items()))
+
+
+def coordinator_of(nodes: Iterable[ClusterNode], number: int) -> str:
+    """Return the coordinator as `host:port  (id)`, without its address if it has left the cluster in the meantime."""
+    return next((f"{node.host}:{node.port}  ({number})" for node in nodes if node.id == number), f"({number})")
 
 
 def state(group: GroupDescription, coordinator: str, *, verbose: bool) -> str:

@@ -21,6 +21,7 @@ from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Opt
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
     from pykbroker.tools.cluster.groups import GroupDescription
+    from pykbroker.tools.cluster.share_groups import SharePosition
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _STATES: Final = ("Stable", "Dead", "Empty")
@@ -81,7 +82,9 @@ def run(words: Sequence[str]) -> int:
     try:
         cluster = opened(given, extra={"default.api.timeout.ms": str(given.integer("timeout"))})
     except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
+        # Apache Kafka's tool reads the arguments of its options when it uses them.
+        _print_failure(str(error))
+        return 0
     except BAD_START as error:
         print(said_of(error), file=sys.stderr)
         return 1
@@ -98,12 +101,11 @@ def run(words: Sequence[str]) -> int:
             else:
                 _delete_offsets(cluster, given)
         except _InAFuture as error:
-            _print_error(f"Executing share group command failed due to {error.name}: {error}")
-        except AskFailed as error:
-            _print_error(f"Executing share group command failed due to {error}")
+            _print_failure(f"{error.name}: {error}")
+        except (AskFailed, OptionError) as error:
+            _print_failure(str(error))
         except BadReset as error:
-            named = f"{error.name}: {error}" if error.name else str(error)
-            _print_error(f"Executing share group command failed due to {named}")
+            _print_failure(f"{error.name}: {error}" if error.name else str(error))
     # Apache Kafka's tool also ends with 0 here.
     return 0
 
@@ -118,6 +120,10 @@ def _in_a_future(error: AskFailed) -> _InAFuture:
 
 def _print_error(message: str) -> None:
     print(f"\nError: {message}")
+
+
+def _print_failure(reason: str) -> None:
+    _print_error(f"Executing share group command failed due to {reason}")
 
 
 def _check(given: Given) -> None:
@@ -207,16 +213,29 @@ def _describe(cluster: AskedCluster, given: Given) -> None:
     elif given.has("state"):
         for group in groups:
             _has_rows(group, 1)
-            node = next(node for node in cluster.nodes() if node.id == group.coordinator)
-            coordinator = f"{node.host}:{node.port}  ({node.id})"
+            coordinator = group_tables.coordinator_of(cluster.nodes(), group.coordinator)
             print(share_group_tables.state(group, coordinator, verbose=verbose), end="")
     else:
-        for group in groups:
-            positions = share_groups.positions(cluster, group.id)
+        for group, positions in [(group, _positions(cluster, group.id)) for group in groups]:
             if positions:
                 print(share_group_tables.offsets(group.id, positions, verbose=verbose), end="")
             else:
                 print(f"\nShare group '{group.id}' has no offset information.")
+
+
+def _positions(cluster: AskedCluster, group: str) -> dict[PartitionName, SharePosition]:
+    """Return where a group is. As in Apache Kafka, a partition with an error is left out, with a line on standard
+    error."""
+    from pykbroker.tools.cluster import share_groups
+
+    found = {}
+    for (topic, number), at in share_groups.positions(cluster, group).items():
+        if isinstance(at, AskFailed):
+            code = 0 if at.code is None else int(at.code)
+            print(f"WARN Skipping return offset for {topic}-{number} due to error {code}: {at}.", file=sys.stderr)
+        else:
+            found[topic, number] = at
+    return found
 
 
 def _has_rows(group: GroupDescription, rows: int) -> bool:
@@ -305,7 +324,7 @@ def _reset(cluster: AskedCluster, given: Given) -> None:
 
 def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName, int]:
     """Return the new start offset of each partition of the reset. Raises AskFailed, BadReset."""
-    from pykbroker.tools.cluster import reset_targets, share_groups, topics
+    from pykbroker.tools.cluster import reset_targets, topics
     from pykbroker.tools.cluster.groups import KnownOffset
 
     target = next(filter(given.has, _TARGETS))
@@ -318,7 +337,7 @@ def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName
         return reset_targets.within_ends(cluster, planned, lines.bound)
     known: dict[PartitionName, KnownOffset] = {}
     if given.has("all-topics") or target == "to-current":
-        positions = share_groups.positions(cluster, group)
+        positions = _positions(cluster, group)
         known = {place: KnownOffset(at.start) for place, at in positions.items() if at.start is not None}
         places = sorted(positions)
     if given.has("topic"):
