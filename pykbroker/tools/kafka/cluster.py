@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.kafka.broker_api_versions import print_versions
@@ -14,6 +14,11 @@ from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterNode
+
+
+_DEPRECATED: Final = (
+    "Option --config has been deprecated and will be removed in a future version. Use --command-config instead."
+)
 
 
 def run(words: Sequence[str]) -> int:
@@ -28,13 +33,19 @@ def run(words: Sequence[str]) -> int:
     }
     for name, text in known.items():
         verb = verbs.add_parser(name, help=text, description=text)
-        add_servers(verb, controllers=True)
-        verb.add_argument("--config", dest="command_config", help=argparse.SUPPRESS)
+        add_servers(verb, controllers=True, short=True)
+        verb.add_argument("--config", help=argparse.SUPPRESS)
         if name.startswith("unregister"):
             verb.add_argument("--id", "-i", type=int, required=True, help="the id of the node")
         if name == "list-endpoints":
             verb.add_argument("--include-fenced-brokers", action="store_true", help="fenced brokers, too")
     options = parsed(parser, words)
+    if options.config is not None:
+        if options.command_config is not None:
+            print("--config and --command-config cannot be specified together.", file=sys.stderr)
+            return 1
+        print(_DEPRECATED)
+        options.command_config = options.config
     work = {
         "cluster-id": _print_id,
         "unregister": _unregister,
@@ -46,28 +57,28 @@ def run(words: Sequence[str]) -> int:
 
 
 def _print_id(cluster: AskedCluster, _: argparse.Namespace) -> int:
-    if cluster.id:
-        print(f"Cluster ID: {cluster.id}")
-        return 0
-    print("No cluster ID found. The Kafka version is probably too old.", file=sys.stderr)
-    return 1
-
-
-def _unregister(cluster: AskedCluster, options: argparse.Namespace) -> int:
-    cluster.unregister(options.id)
-    print(f"Broker {options.id} is no longer registered.")
+    found = f"Cluster ID: {cluster.id}" if cluster.id else "No cluster ID found. The Kafka version is probably too old."
+    print(found)
     return 0
 
 
+def _unregister(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    return _forget(cluster.unregister, options.id, "broker")
+
+
 def _unregister_controller(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    return _forget(cluster.unregister_controller, options.id, "controller")
+
+
+def _forget(unregister: Callable[[int], None], number: int, role: str) -> int:
     try:
-        cluster.unregister_controller(options.id)
+        unregister(number)
     except AskFailed as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        print("The target cluster does not support the controller unregistration API.")
+        print(f"The target cluster does not support the {role} unregistration API.")
         return 0
-    print(f"Controller {options.id} is no longer registered.")
+    print(f"{role.capitalize()} {number} is no longer registered.")
     return 0
 
 
@@ -87,15 +98,16 @@ def _list(cluster: AskedCluster, options: argparse.Namespace) -> int:
 
 def endpoints_text(nodes: Sequence[ClusterNode], *, of_controllers: bool) -> str:
     """Return a table of the nodes; a table of brokers also has their state."""
-    host = max([4, *(len(node.host) for node in nodes)])
-    rack = max([10, *(len(node.rack or "") for node in nodes)])
+    # As in Apache Kafka, the column of racks is as wide as the longest rack, even if the heading is longer.
+    host = max((len(node.host) for node in nodes), default=100)
+    rack = max((len(node.rack) for node in nodes if node.rack is not None), default=10)
     rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
     rows += [
         [
             str(node.id),
             node.host,
             str(node.port),
-            node.rack or "null",
+            "null" if node.rack is None else node.rack,
             "fenced" if node.fenced else "unfenced",
             "controller" if of_controllers else "broker",
         ]

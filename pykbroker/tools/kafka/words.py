@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from pykbroker.tools.kafka.reach import exit_status, reached
+
+_HOSTS: Final = "HOST:PORT,..."
 
 
 class WordParser(argparse.ArgumentParser):
@@ -31,15 +33,21 @@ def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Na
     return parser.parse_args(list(words))
 
 
-def add_servers(parser: argparse.ArgumentParser, *, controllers: bool, required: bool = True) -> None:
-    """Add --bootstrap-server, --bootstrap-controller and --command-config."""
+def add_servers(
+    parser: argparse.ArgumentParser, *, controllers: bool, required: bool = True, short: bool = False
+) -> None:
+    """Add --bootstrap-server, --bootstrap-controller and --command-config. `short`: also -b, -C and -c."""
+
+    def names(long: str, letter: str) -> list[str]:
+        return [long, letter] if short else [long]
+
     group = parser.add_mutually_exclusive_group(required=required)
-    group.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="the brokers to connect to first")
+    group.add_argument(*names("--bootstrap-server", "-b"), metavar=_HOSTS, help="the brokers to connect to first")
     if controllers:
         group.add_argument(
-            "--bootstrap-controller", metavar="HOST:PORT,...", help="the controllers to connect to first"
+            *names("--bootstrap-controller", "-C"), metavar=_HOSTS, help="the controllers to connect to first"
         )
-    parser.add_argument("--command-config", metavar="FILE", help="a properties file for the client")
+    parser.add_argument(*names("--command-config", "-c"), metavar="FILE", help="a properties file for the client")
 
 
 def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:

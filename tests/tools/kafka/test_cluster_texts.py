@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pykbroker.tools.cluster.failure import failed
 from pykbroker.tools.cluster.json_input import partitions_of, read_json, repeated
 from pykbroker.tools.cluster.quorum_replicas import DescribedQuorum, QuorumReplica
 from pykbroker.tools.cluster.replicas_on_disk import DescribedLogDir, ReplicaOnDisk
+from pykbroker.tools.kafka import cluster
 from pykbroker.tools.kafka.broker_api_versions import versions_text
 from pykbroker.tools.kafka.cluster import endpoints_text
 from pykbroker.tools.kafka.get_offsets import OPTIONS, filter_of, timestamp_of
@@ -42,7 +44,11 @@ def test_versions_of_a_controller_have_the_requests_between_nodes() -> None:
 
 def test_endpoints() -> None:
     header, first, second = endpoints_text(NODES, of_controllers=False).splitlines()
-    assert header == "ID         HOST        PORT       RACK       STATE      ENDPOINT_TYPE  "
+    assert header == "ID         HOST        PORT       RACK STATE      ENDPOINT_TYPE  "
+    assert endpoints_text(NODES[:1], of_controllers=False).splitlines() == [
+        "ID         HOST PORT       RACK       STATE      ENDPOINT_TYPE  ",
+        "1          h 9092       null       unfenced   broker         ",
+    ]
     assert first.split() == ["1", "h", "9092", "null", "unfenced", "broker"]
     assert second.split() == ["2", "a.long.host", "9092", "r", "fenced", "broker"]
     assert endpoints_text(NODES, of_controllers=True).splitlines()[1].split() == [
@@ -52,6 +58,34 @@ def test_endpoints() -> None:
         "null",
         "controller",
     ]
+
+
+def test_options_of_kafka_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    given: list[argparse.Namespace] = []
+
+    def note(options: argparse.Namespace, work: object) -> int:
+        given.append(options)
+        return 0
+
+    monkeypatch.setattr(cluster, "with_cluster", note)
+    assert cluster.run(["cluster-id", "-b", "h:1", "-c", "file"]) == 0
+    assert cluster.run(["list-endpoints", "-C", "h:2", "--config", "old"]) == 0
+    assert [(one.bootstrap_server, one.bootstrap_controller, one.command_config) for one in given] == [
+        ("h:1", None, "file"),
+        (None, "h:2", "old"),
+    ]
+    assert capsys.readouterr().out.startswith("Option --config has been deprecated")
+    assert cluster.run(["cluster-id", "-b", "h:1", "--config", "a", "--command-config", "b"]) == 1
+    assert capsys.readouterr().err == "--config and --command-config cannot be specified together.\n"
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_cluster_without_a_request_to_unregister(role: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(number: int) -> None:
+        raise failed(ErrorCode.UNSUPPORTED_VERSION)
+
+    assert cluster._forget(refuse, 3, role) == 0
+    assert capsys.readouterr().out == f"The target cluster does not support the {role} unregistration API.\n"
 
 
 def quorum() -> DescribedQuorum:
