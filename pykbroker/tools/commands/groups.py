@@ -207,7 +207,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has an offset of.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To the committed offset, or to the end where there is none.")
+@click.option("--to-current", is_flag=True, help="To the offset that the group has, or to the end where it has none.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--to-datetime", callback=time_ms, metavar="TIME", help=f"To the first record from then on: {TIMES}.")
 @click.option(
