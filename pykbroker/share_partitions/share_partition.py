@@ -169,10 +169,11 @@ class SharePartition:
 
     def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
         """Undo an acquisition whose records were never sent. They are available with the count that they had before.
-        Records that the member no longer holds stay as they are."""
+        Records that the member no longer holds stay as they are, and so do those that it has acquired again since, with
+        a higher count."""
         owner = self._owners.number_of(member)
         window = self._window
-        for first, last, _ in acquired:
+        for first, last, count in acquired:
             for piece in window.pieces(max(first, window.start), last):
                 if not isinstance(piece, InFlightBatch) or owner == NOBODY:
                     continue
@@ -180,8 +181,10 @@ class SharePartition:
                 batch = piece if (a, b) == (piece.first, piece.last) else window.track(piece, a)
                 for run_first, run_last in list(batch.owned_runs(owner)):
                     for c, d in batch.runs_of(ACQUIRED, max(run_first, a), min(run_last, b)):
-                        batch.give_back(c, d)
-                        window.note_available(c)
+                        for e, f, present in list(batch.counts(c, d)):
+                            if present == count:
+                                batch.give_back(e, f)
+                                window.note_available(e)
 
     # -- acknowledging and releasing ----------------------------------------------------------------------------------
 

@@ -267,10 +267,10 @@ class SharePartitionModel:
         return kept
 
     def give_back(self, member: str, acquired: Sequence[AcquiredRange]) -> None:
-        for first, last, _ in acquired:
+        for first, last, count in acquired:
             for at in range(first, last + 1):
                 each = self.offsets.get(at)
-                if each is not None and each.owner == member and not each.is_pending:
+                if each is not None and (each.owner, each.count) == (member, count) and not each.is_pending:
                     each.unlock(AVAILABLE)
                     each.count -= 1
 

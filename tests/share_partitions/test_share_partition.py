@@ -173,6 +173,19 @@ def test_an_answer_that_was_not_sent_leaves_no_lock_and_no_delivery() -> None:
     assert bench.fetch("n", most=4) == [(0, 9, 1)]
 
 
+def test_an_answer_that_was_not_sent_leaves_what_its_member_has_acquired_again() -> None:
+    """The member has connected again, and the end of its first session has released the records."""
+    bench = Bench()
+    found = bench.fetch(most=10)
+    bench.acknowledge(0, 9, RELEASE)
+    again = bench.fetch(most=10)
+    assert (found, again) == ([(0, 9, 1)], [(0, 9, 2)])
+    bench.partition.give_back("m", found)
+    assert bench.states() == [(0, 9, ACQUIRED, 2)]
+    bench.partition.give_back("m", again)
+    assert bench.states() == [(0, 9, AVAILABLE, 1)]
+
+
 # -- the delivery limit -----------------------------------------------------------------------------------------------
 
 
