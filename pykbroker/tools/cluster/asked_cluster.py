@@ -216,8 +216,8 @@ class AskedCluster:
         return {key: self._coordinators[kind, key] for key in wanted}
 
     def settled(self, attempt: Callable[[], T]) -> T:
-        """Call `attempt` until it returns. Raises its AskFailed if the error is not retriable, or if the time is
-        over."""
+        """Call `attempt` until it returns. Raises its AskFailed if the error is not retriable, if the time is over, or
+        after `give_up`."""
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             try:
