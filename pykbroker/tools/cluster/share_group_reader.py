@@ -208,7 +208,7 @@ class ShareGroupReader:
     def _find_leaders(self) -> None:
         """Ask for the leaders of the topics. A partition without a leader is not fetched until there is one."""
         self._cluster.settled(self._cluster.refresh)
-        self._names = topics.names_by_id(self._cluster, self._wanted.topics)
+        self._names = self._cluster.settled(lambda: topics.names_by_id(self._cluster, self._wanted.topics))
         ids = {name: topic_id for topic_id, name in self._names.items()}
         self._leaders = {
             (ids[name], number): leader

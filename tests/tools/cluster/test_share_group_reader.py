@@ -322,6 +322,22 @@ def test_records_of_an_answer_whose_read_was_stopped_are_not_acknowledged() -> N
     assert cluster.acknowledged() == [(1, -1, [])]
 
 
+def test_a_node_may_be_gone_by_the_question_for_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)]]}
+    cluster.metadata_error = no_connection("gone")
+
+    def settled(attempt: Callable[[], Any]) -> Any:
+        try:
+            return attempt()
+        except AskFailed:
+            cluster.metadata_error = None
+            return attempt()
+
+    monkeypatch.setattr(cluster, "settled", settled)
+    assert [one.topic for one in next(reader(cluster).batches())] == ["t"]
+
+
 def test_no_request_is_repeated_after_the_end() -> None:
     cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
     tries: list[int] = []
