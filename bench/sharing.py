@@ -364,6 +364,8 @@ def _end_to_end(mode: str, node: LoneNode, seconds: float) -> Found:
     producer.flush()
     receiver.join()
     consumer.close()
+    if len(latencies) < count:
+        raise RuntimeError(f"{len(latencies)} of {count} records came")
     ordered = sorted(latencies[count // 10 :])
     return {"p50": ordered[len(ordered) // 2] * 1e3, "p95": ordered[int(len(ordered) * 0.95)] * 1e3}
 
