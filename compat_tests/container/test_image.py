@@ -331,10 +331,11 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
     shell = ("kafka.tools.GetOffsetShell", *local, "--topic", "orders")
     offsets = node.run("kafka-run-class", *shell).stdout.split()
     assert sum(int(line.rpartition(":")[2]) for line in offsets) == 102
-    missing = node.run("kafka-share-groups.sh", "--list", check=False)
+    assert node.run("kafka-share-groups.sh", *local, "--list").stdout == ""
+    missing = node.run("kafka-streams-groups.sh", "--list", check=False)
     assert (missing.returncode, missing.stderr) == (
         1,
-        "kafka-share-groups.sh: this image has no such tool: share groups are not served\n",
+        "kafka-streams-groups.sh: this image has no such tool: streams groups (KIP-1071) are not served\n",
     )
     # Commands by which scripts and health checks wait.
     node.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "20")

@@ -40,13 +40,18 @@ ONE_DAY_MS = 86_400_000
 NEAR_MS = 9 * ONE_DAY_MS
 
 
+def _occurrences(text: str) -> re.Pattern[str]:
+    """A port is matched only as a whole number: 23372 also stands in 9223372036854775807."""
+    return re.compile(rf"(?<!\d){text}(?!\d)" if text.isdigit() else re.escape(text))
+
+
 class Symbols:
-    """The symbols of one node's values. `texts` are replaced wherever they occur: addresses, directories, a suffix.
+    """The symbols of one node's values. `texts` are replaced wherever they occur: addresses, ports, folders, a suffix.
     `scripts_ms`: the midnight at the beginning of the day of the scripts' own timestamps, a day before today's.
     """
 
     def __init__(self, texts: Mapping[str, str], scripts_ms: int, *, wording: bool = False) -> None:
-        self._texts = dict(texts)
+        self._texts = [(_occurrences(text), name) for text, name in texts.items()]
         self._scripts_end_ms = scripts_ms + ONE_DAY_MS // 2
         self._near_ms = range(scripts_ms - NEAR_MS, scripts_ms + NEAR_MS)
         self._wording = wording
@@ -68,8 +73,8 @@ class Symbols:
         return (kind, value) in self._known
 
     def text(self, value: str) -> str:
-        for text, name in self._texts.items():
-            value = value.replace(text, name)
+        for text, name in self._texts:
+            value = text.sub(name, value)
         return UUID_TEXT.sub(lambda found: self.symbol("uuid", found[0]), value)
 
     def plain(self, value: Any, field: str = "") -> Any:

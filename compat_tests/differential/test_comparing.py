@@ -33,6 +33,11 @@ def test_an_error_code_is_seen() -> None:
     )
 
 
+def test_a_port_is_not_a_part_of_another_number() -> None:
+    symbols = Symbols({"23372": "‹port›", "-7": ""}, NOW_MS)
+    assert symbols.text("a1-7 23372, 9223372036854775807") == "a1 ‹port›, 9223372036854775807"
+
+
 def test_null_is_not_empty() -> None:
     assert "name: Kafka null" in differences(
         [topics(MetadataResponseTopic(name=None))], [topics(MetadataResponseTopic(name=""))]
