@@ -32,12 +32,12 @@ def _planted(*edits: Edit) -> Iterator[None]:
 def a_lock_given_twice_after_failover() -> Iterator[None]:
     """A fetch that comes while the new leader of a share partition loads its state makes another leader, and both give
     locks."""
-    is_known = "if found is not None and found.partition is partition"
+    is_known = "is_current = found.partition is partition"
     with _planted(
         (
             ShareLeaders.leader_of,
             is_known,
-            "if found is not None and found._state_epoch >= 0 and found.partition is partition",
+            "is_current = found._state_epoch >= 0 and found.partition is partition",
         ),
         (ShareLeaders.leader_of, "found.end()", "pass"),
     ):
