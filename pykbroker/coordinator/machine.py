@@ -416,7 +416,7 @@ class CoordinatorRuntime(Generic[S]):
     def _flush(self) -> None:
         collecting, self._collecting = self._collecting, {}
         for host in collecting:
-            if host.batch and self._is_alive(host):
+            if self._is_alive(host):
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:

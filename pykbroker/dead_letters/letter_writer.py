@@ -23,6 +23,7 @@ from pykbroker.dead_letters.writer_machine import LetterCounts, WriterMachine
 from pykbroker.metadata.features import DEAD_LETTERS_FROM, share_version
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.net.promise import Promise
+from pykbroker.runtime.early_timer import EarlyTimer
 from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import uuid_to_str
@@ -76,7 +77,7 @@ class LetterWriter:
         self._machine = WriterMachine(self._topic_of, self._copies_of, counts, runtime.random)
         self._promises: dict[LetterOrder, Promise] = {}
         self._turn: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = EarlyTimer(runtime.loop, self._wake)
         self._is_closed = False
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -110,9 +111,9 @@ class LetterWriter:
         """Send nothing more, and answer nothing more."""
         self._is_closed = True
         self._promises.clear()
-        for handle in (self._turn, self._timer):
-            if handle is not None:
-                handle.cancel()
+        self._timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
 
     # -- within -------------------------------------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class LetterWriter:
             self._end(order)
         if self._machine.has_more:
             self._pump_soon()
-        self._set_timer()
+        self._timer.set(self._machine.next_wake())
 
     def _end(self, order: LetterOrder) -> None:
         letters = order.letters
@@ -169,20 +170,10 @@ class LetterWriter:
             # The other promises must have their results too.
             logger.exception("The end of the dead letters of %s could not be used", letters)
 
-    def _set_timer(self) -> None:
-        due = self._machine.next_wake()
-        if due is None or (self._timer is not None and self._timer.when() <= due):
-            # A timer that fires too early sets itself again.
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._runtime.loop.call_at(due, self._wake)
-
     def _wake(self) -> None:
-        self._timer = None
         self._machine.wake(self._runtime.loop.time())
         self._pump_soon()
-        self._set_timer()
+        self._timer.set(self._machine.next_wake())
 
     # -- the source log, the controller and the leaders of topics ----------------------------------------------------
 

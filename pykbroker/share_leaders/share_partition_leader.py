@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.net.promise import Promise
 from pykbroker.replica.parked import FetchWaiter, Isolation
+from pykbroker.runtime.early_timer import EarlyTimer
 from pykbroker.share_leaders.change_turns import ChangeTurns
 from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
-from pykbroker.share_leaders.lock_timer import LockTimer
 from pykbroker.share_leaders.state_load import LoadedState, StateLoad
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -124,7 +124,7 @@ class SharePartitionLeader:
         self._state_epoch = -1
         self._is_start_stored = True
         self._start_write: Promise | None = None
-        self._timer = LockTimer(services.loop, self._expire)
+        self._timer = EarlyTimer(services.loop, self._expire, per_second=1000)
         #: the dead letters that are not written yet
         self.letters = DeadLetterFlow(
             services.loop, key, services.dead_letters, self._archive, lambda: services.letters_ended(self)

@@ -20,6 +20,7 @@ from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
 from pykbroker.net.promise import Promise
 from pykbroker.net.versions import UnsupportedVersion
+from pykbroker.runtime.early_timer import EarlyTimer
 from pykbroker.share_persister.persister_machine import (
     CoordinatorLookup,
     PersisterMachine,
@@ -75,7 +76,7 @@ class SharePersister:
         self._machine = PersisterMachine(self._coordinator_of, self._brokers, runtime.random)
         self._promises: dict[StateOperation, Promise] = {}
         self._turn: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = EarlyTimer(runtime.loop, self._wake)
         self._is_pumping = False
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -136,9 +137,7 @@ class SharePersister:
         """Answer all operations with COORDINATOR_NOT_AVAILABLE, and refuse new ones."""
         self._machine.close()
         self._pump()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     # -- within -------------------------------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class SharePersister:
             for operation, answer in answers:
                 self._deliver(operation, answer)
         self._is_pumping = False
-        self._set_timer()
+        self._timer.set(machine.next_wake())
 
     def _deliver(self, operation: StateOperation, answer: ShareStateAnswer) -> None:
         promise = self._promises.pop(operation, None)
@@ -189,17 +188,7 @@ class SharePersister:
             # The other answers must be delivered too.
             logger.exception("An answer for %s could not be used", operation.key)
 
-    def _set_timer(self) -> None:
-        due = self._machine.next_wake()
-        if due is None or (self._timer is not None and self._timer.when() <= due):
-            # A timer that fires too early sets itself again.
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._wake)
-
     def _wake(self) -> None:
-        self._timer = None
         self._machine.wake(self._loop.time())
         self._pump()
 

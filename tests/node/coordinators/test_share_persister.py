@@ -34,7 +34,7 @@ def test_a_node_asks_no_share_coordinator_until_a_share_group_needs_it(play: Pla
         persister = sim.node.broker.shares.persister
         await sim.create("t")
         assert connections(sim) == 0
-        assert (persister._timer, persister._turn) == (None, None)
+        assert (persister._timer._handle, persister._turn) == (None, None)
         assert STATE not in sim.node.loader.image.topics.by_name
 
         key = SharePartitionKey("group", await sim.topic_id("t"), 0)
