@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.cluster.reset_plan import (
-    UNKNOWN_TOPIC,
-    BadReset,
-    milliseconds_of_datetime,
-    milliseconds_of_duration,
-    rows_of_file,
-    scope,
-)
+from pykbroker.tools.cluster.reset_plan import UNKNOWN_TOPIC, BadReset, rows_of_file, scope
 from pykbroker.tools.kafka import group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.tools.kafka.reset_lines import ResetLines
+from pykbroker.tools.kafka.reset_lines import ResetLines, target_value
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
@@ -358,16 +351,7 @@ def _plan(
         places = chosen
     else:
         OPTIONS.end_with_usage("One of the reset scopes should be defined: --all-topics, --topic.")
-    return reset_targets.planned(cluster, target, _value_of(given, target), places, known, ResetLines())
-
-
-def _value_of(given: Given, target: str) -> int:
-    """Return the argument of the option, a time in milliseconds, or 0 if the option has none. Raises BadReset."""
-    if target == "to-datetime":
-        return milliseconds_of_datetime(given.text(target) or "")
-    if target == "by-duration":
-        return milliseconds_of_duration(given.text(target) or "")
-    return (given.number(target) or 0) if target in ("to-offset", "shift-by") else 0
+    return reset_targets.planned(cluster, target, target_value(given, target), places, known, ResetLines())
 
 
 def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]]:

@@ -1,12 +1,16 @@
-"""The lines that kafka-consumer-groups and kafka-share-groups print when a new offset is not the wanted one."""
+"""The argument of a reset in kafka-consumer-groups and kafka-share-groups, and what they print when a new offset is not
+the wanted one."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
+from pykbroker.tools.cluster.reset_plan import milliseconds_of_datetime, milliseconds_of_duration
+
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import PartitionName
+    from pykbroker.tools.kafka.tool_options import Given
 
 
 class ResetLines:
@@ -22,3 +26,13 @@ class ResetLines:
             f"Value will be set to {given}",
             file=sys.stderr,
         )
+
+
+def target_value(given: Given, target: str) -> int:
+    """Return the argument of the option for the new offsets, a time in milliseconds, or 0 if it has none. Raises
+    BadReset."""
+    if target == "to-datetime":
+        return milliseconds_of_datetime(given.text(target) or "")
+    if target == "by-duration":
+        return milliseconds_of_duration(given.text(target) or "")
+    return (given.number(target) or 0) if target in ("to-offset", "shift-by") else 0

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.cluster.reset_plan import BadReset, milliseconds_of_datetime, rows_of_file, scope
+from pykbroker.tools.cluster.reset_plan import BadReset, rows_of_file, scope
 from pykbroker.tools.kafka import group_tables, share_group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.tools.kafka.reset_lines import ResetLines
+from pykbroker.tools.kafka.reset_lines import ResetLines, target_value
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options, ToolEnded
 
 if TYPE_CHECKING:
@@ -347,14 +347,7 @@ def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName
             if not error.name:
                 raise
             OPTIONS.end_with_usage(str(error))
-    return reset_targets.planned(cluster, target, _value_of(given, target), places, known, lines)
-
-
-def _value_of(given: Given, target: str) -> int:
-    """Return the argument of the option, a time in milliseconds, or 0 if the option has none. Raises BadReset."""
-    if target == "to-datetime":
-        return milliseconds_of_datetime(given.text(target) or "")
-    return (given.number(target) or 0) if target == "to-offset" else 0
+    return reset_targets.planned(cluster, target, target_value(given, target), places, known, lines)
 
 
 def _of_file(path: str, group: str) -> dict[str, dict[PartitionName, int]]:
