@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import raw
 from bench.clusters import THREE_NODES, Cluster
-from bench.measurements import Figure, Found, Kind, Measurement, new_topic
+from bench.measurements import Figure, Found, Kind, Measurement, new_topic, send_times
 from bench.servers import LoneNode, Server, free_port
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -356,12 +356,7 @@ def _end_to_end(mode: str, node: LoneNode, seconds: float) -> Found:
             consumer.acknowledge(message)
     receiver = threading.Thread(target=receive)
     receiver.start()
-    begin = time.perf_counter()
-    for number in range(count):
-        while time.perf_counter() < begin + number / 1000:
-            producer.poll(0.0002)
-        producer.produce(topic, repr(time.perf_counter()).encode())
-    producer.flush()
+    send_times(producer, topic, count)
     receiver.join()
     consumer.close()
     if len(latencies) < count:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
@@ -21,10 +20,9 @@ from pykbroker_wire.messages import (
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.primitives import uuid_to_str
-from testkit import needs
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
-from testkit.oracle.kafka import ApacheKafka, kafka_libs
+from testkit.oracle.kafka import ApacheKafka
 
 pytestmark = pytest.mark.slow
 
@@ -64,20 +62,6 @@ SAME = (
     "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
 )
 PRUNED = "kafka.server:type=share-coordinator-metrics,name=last-pruned-offset,topic=__share_group_state,partition=0"
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[ApacheKafka]:
-    needs.java()
-    kafka_libs()
-    with ApacheKafka(CONFIG) as node:
-        yield node
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(CONFIG) as started:
-        yield started
 
 
 class Acts:

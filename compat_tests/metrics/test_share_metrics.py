@@ -4,7 +4,7 @@ names, and the same counts after the same session of a member."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,10 +19,9 @@ from pykbroker_wire.messages.initialize_share_group_state import (
 )
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.primitives import uuid_to_str
-from testkit import needs
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire, batch
-from testkit.oracle.kafka import ApacheKafka, kafka_libs
+from testkit.oracle.kafka import ApacheKafka
 from testkit.share_requests import ACCEPT, REJECT, RELEASE, RENEW, acquired, share_acknowledges, share_fetches
 
 pytestmark = pytest.mark.slow
@@ -57,20 +56,6 @@ GROUP = "g(1)"
 TAGS = f',group="{GROUP}",topic=t,partition=0'
 
 Read = Callable[[], dict[str, float]]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[ApacheKafka]:
-    needs.java()
-    kafka_libs()
-    with ApacheKafka(CONFIG) as node:
-        yield node
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(CONFIG) as started:
-        yield started
 
 
 class Acts:

@@ -18,6 +18,9 @@ from compat_tests.tool_server import Ended, ToolServer
 from pykbroker.tools.kafka.__main__ import main
 from testkit.clients import wait_until
 
+#: The records in each partition of the topic `filled`.
+COUNT = 10
+
 #: Apache Kafka's main class for each name.
 CLASSES = {
     "topics": "org.apache.kafka.tools.TopicCommand",

@@ -8,20 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.our_tools.both import BothTools, ours, sorted_lines, two_names
+from compat_tests.our_tools.both import COUNT, BothTools, ours, sorted_lines, two_names
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.topics import Topics
-from testkit.clients import NOW_MS, Record, wait_until
-
-COUNT = 10
-
-
-@pytest.fixture(scope="module")
-def filled(both: BothTools, topics: Topics) -> str:
-    topic = topics.create(partitions=2)
-    records = [Record(None, b"%d" % i, (), NOW_MS + 1000 * i, i % 2) for i in range(2 * COUNT)]
-    ConfluentClient().produce(both.bootstrap, topic, records)
-    return topic
+from testkit.clients import wait_until
 
 
 @pytest.fixture(scope="module")
