@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.client_view.cluster_view import ClusterViews
+from pykbroker.dispatch.topic_creations import TopicCreations
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
@@ -74,9 +76,14 @@ class BrokerServices(Services):
     controller_channel: Channel
     suspects: Suspects
     lease: Lease
+    #: the topics that this broker lets the controller create
+    topic_creations: TopicCreations = field(init=False)
     shutdown: Callable[[], None] = lambda: None
     #: raises ConfigError if a changed configuration names a store that cannot be used
     check_stores: Callable[[Config], None] = lambda config: None
+
+    def __post_init__(self) -> None:
+        self.topic_creations = TopicCreations(LineLimit(self.runtime.loop.time))
 
 
 @dataclass(slots=True, kw_only=True)

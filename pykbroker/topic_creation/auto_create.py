@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from weakref import WeakKeyDictionary
 
 from pykbroker.config.typed_config import Config
 from pykbroker.dead_letters.letter_topics import CREATED_TOPIC_CONFIG
 from pykbroker.dispatch.services import BrokerServices
+from pykbroker.dispatch.topic_creations import TopicCreations
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -24,7 +23,6 @@ from pykbroker.metadata.topic_names import (
     TRANSACTION_STATE_TOPIC,
     topic_name_problem,
 )
-from pykbroker.metadata.view import MetadataView
 from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import (
@@ -43,25 +41,6 @@ _FACTOR_KEYS = {
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
     SHARE_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
 }
-
-
-@dataclass(slots=True)
-class _Creations:
-    """The creations of one broker: the topics under way, each with the future of its callers, and the limit of log
-    lines."""
-
-    lines: LineLimit
-    in_flight: dict[str, asyncio.Future[ErrorCode]] = field(default_factory=dict)
-
-
-_of_brokers: WeakKeyDictionary[MetadataView, _Creations] = WeakKeyDictionary()
-
-
-def _creations(services: BrokerServices) -> _Creations:
-    found = _of_brokers.get(services.metadata)
-    if found is None:
-        found = _of_brokers[services.metadata] = _Creations(LineLimit(services.runtime.loop.time))
-    return found
 
 
 def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
@@ -89,7 +68,7 @@ def create_missing(
     """Do the same as `ensure_topic` for many topics in one request. `creatable` returns the topic to create; by default
     it is Kafka's internal topic of this name, or a topic with the broker's defaults."""
     loop = services.runtime.loop
-    in_flight = _creations(services).in_flight
+    in_flight = services.topic_creations.in_flight
     futures: dict[str, asyncio.Future[ErrorCode]] = {}
     wanted: list[str] = []
     for name in names:
@@ -112,7 +91,7 @@ def create_missing(
 
 def _create(services: BrokerServices, topics: list[CreatableTopic]) -> None:
     names = [topic.name for topic in topics]
-    creations = _creations(services)
+    creations = services.topic_creations
     timeout_ms = services.config.int("request.timeout.ms")
     request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
@@ -152,7 +131,7 @@ def _create(services: BrokerServices, topics: list[CreatableTopic]) -> None:
     services.controller_channel.send(request, timeout_ms).add_done_callback(answered)
 
 
-def _say(creations: _Creations, subject: str, level: int, line: str, *args: object) -> None:
+def _say(creations: TopicCreations, subject: str, level: int, line: str, *args: object) -> None:
     left_out = creations.lines.take(subject)
     if left_out is not None:
         logger.log(level, line + "%s", *args, left_out)
@@ -198,7 +177,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
 
     def number(key: str) -> int:
         brokers = len(services.metadata.image.brokers)
-        lines = _creations(services).lines
+        lines = services.topic_creations.lines
         return internal_number(config, key, only_voter=services.quorum.is_only_voter, brokers=brokers, lines=lines)
 
     match name:

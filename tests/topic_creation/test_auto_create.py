@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from pykbroker.dispatch.topic_creations import TopicCreations
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.runtime.line_limit import EVERY_SECONDS
+from pykbroker.runtime.line_limit import EVERY_SECONDS, LineLimit
 from pykbroker.topic_creation.auto_create import create_missing, ensure_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -32,6 +33,7 @@ class FullController:
             metadata=MetadataLoader(),
             quorum=SimpleNamespace(is_only_voter=True),
             controller_channel=self,
+            topic_creations=TopicCreations(LineLimit(self.loop.time)),
         )
 
     def send(self, request: CreateTopicsRequest, timeout_ms: int) -> asyncio.Future[CreateTopicsResponse]:
