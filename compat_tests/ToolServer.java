@@ -10,11 +10,11 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
 
 public class ToolServer {
     // Where a tool would end the JVM, this is thrown.
@@ -35,6 +35,26 @@ public class ToolServer {
             System.setErr(new PrintStream(OutputStream.nullOutputStream()));
         }
         throw new Ended();
+    }
+
+    // Apache Kafka 4.4 has the class in another package than 4.3.
+    private static void takeOverExits() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException missing) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object own = Proxy.newProxyInstance(
+            procedure.getClassLoader(),
+            new Class<?>[] {procedure},
+            (proxy, method, given) -> {
+                end((Integer) given[0], (String) given[1]);
+                return null;
+            });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, own);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, own);
     }
 
     private static Map<String, Object> run(String main, String[] words) {
@@ -61,8 +81,7 @@ public class ToolServer {
 
     public static void main(String[] args) throws Exception {
         PrintStream answers = System.out;
-        Exit.setExitProcedure(ToolServer::end);
-        Exit.setHaltProcedure(ToolServer::end);
+        takeOverExits();
         ObjectMapper mapper = new ObjectMapper();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {

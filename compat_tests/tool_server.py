@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from compat_tests.built import java_classes
 from compat_tests.remote import Program
-from testkit.oracle.kafka import TOOL_JVM, java_command
+from testkit.oracle.kafka import KAFKA, TOOL_JVM, java_command
 
 
 class Ended(NamedTuple):
@@ -27,12 +27,12 @@ class Ended(NamedTuple):
 class ToolServer:
     """`with ToolServer() as tools: tools.run("org.apache.kafka.tools.TopicCommand", ["--list", ...])`."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = KAFKA) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="tools-")
-        classes = java_classes(Path(__file__).with_name("ToolServer.java"))
+        classes = java_classes(Path(__file__).with_name("ToolServer.java"), version=version)
         # Kafka's shell leaves a folder there.
         own = f"-Djava.io.tmpdir={self._home.name}"
-        command = java_command("ToolServer", jvm=(*TOOL_JVM, own), extra_classpath=classes)
+        command = java_command("ToolServer", jvm=(*TOOL_JVM, own), extra_classpath=classes, version=version)
         self._program = Program(command, Path(self._home.name) / "log")
 
     def __enter__(self) -> Self:

@@ -55,9 +55,9 @@ def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list
         topic, colon, numbers = text.partition(":")
         if colon:
             try:
-                wanted = [int(number) for number in numbers.split(",")]
+                wanted = [int(number := part) for part in numbers.split(",")]
             except ValueError:
-                raise BadReset(f"Invalid partition in {text}") from None
+                raise BadReset(f"Invalid partition '{number}' specified in topic arg '{text}''") from None
         else:
             if topic not in existing:
                 raise BadReset(UNKNOWN_TOPIC, "")

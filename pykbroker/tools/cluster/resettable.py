@@ -6,7 +6,7 @@ Responsible for what a group has in each partition and for setting it. Not respo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pykbroker.tools.cluster import groups, share_groups
@@ -25,9 +25,9 @@ class Resettable(Protocol):
     def active_state(self) -> str | None:
         """Return the state of a group that has members, whose offsets cannot be set, or None."""
 
-    def known(self) -> dict[PartitionName, KnownOffset | None]:
-        """Return what the group has in each of its partitions. It is None in a partition that the group has not begun
-        to read."""
+    def known(self, places: Collection[PartitionName] | None) -> dict[PartitionName, KnownOffset | None]:
+        """Return what the group has in these partitions, or in each of its partitions if `places` is None. It is None,
+        or missing, in a partition that the group has not begun to read."""
 
     def set(self, offsets: Mapping[PartitionName, int]) -> None: ...
 
@@ -42,8 +42,11 @@ class CommittedOffsets:
     def active_state(self) -> str | None:
         return groups.active_states(self._cluster, [self._group])[self._group]
 
-    def known(self) -> dict[PartitionName, KnownOffset | None]:
-        return {**groups.committed(self._cluster, self._group)}
+    def known(self, places: Collection[PartitionName] | None) -> dict[PartitionName, KnownOffset | None]:
+        # The coordinator of a consumer group has all offsets in its memory, so one request asks for all.
+        found = groups.committed(self._cluster, self._group)
+        wanted = found if places is None else set(places)
+        return {place: at for place, at in found.items() if place in wanted}
 
     def set(self, offsets: Mapping[PartitionName, int]) -> None:
         groups.commit(self._cluster, self._group, {place: KnownOffset(at) for place, at in offsets.items()})
@@ -59,10 +62,11 @@ class ShareStarts:
     def active_state(self) -> str | None:
         return share_groups.active_state(self._cluster, self._group)
 
-    def known(self) -> dict[PartitionName, KnownOffset | None]:
+    def known(self, places: Collection[PartitionName] | None) -> dict[PartitionName, KnownOffset | None]:
+        # Each start offset is read from a share coordinator, and each lag from a leader.
         def attempt() -> dict[PartitionName, KnownOffset | None]:
             found: dict[PartitionName, KnownOffset | None] = {}
-            for place, at in share_groups.positions(self._cluster, self._group).items():
+            for place, at in share_groups.positions(self._cluster, self._group, places).items():
                 if isinstance(at, AskFailed):
                     raise at
                 found[place] = None if at.start is None else KnownOffset(at.start, at.leader_epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
@@ -74,18 +74,31 @@ def _described(cluster: AskedCluster, group: str) -> GroupDescription | AskFaile
         return error
 
 
-def positions(cluster: AskedCluster, group: str) -> Outcomes[SharePosition]:
-    """Return where a group is in each partition that has a state for it, or the reason why that is unknown. A partition
-    without a leader has an error, because its lag is unknown. Raises AskFailed."""
+def positions(
+    cluster: AskedCluster, group: str, places: Collection[PartitionName] | None = None
+) -> Outcomes[SharePosition]:
+    """Return where a group is in each partition, or the reason why that is unknown. A partition without a leader has an
+    error, because its lag is unknown. `places`: the partitions to ask for, or None for all partitions that have a state
+    for the group. Raises AskFailed."""
     from pykbroker_wire.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
+        DescribeShareGroupOffsetsRequestTopic,
         DescribeShareGroupOffsetsResponse,
     )
 
+    if places is not None and not places:
+        return {}
+    wanted = None
+    if places is not None:
+        wanted = [
+            DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+            for name, numbers in by_topic(dict.fromkeys(places)).items()
+        ]
+
     def attempt() -> Outcomes[SharePosition]:
         node = cluster.coordinators([group])[group]
-        asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted)
         answer = cluster.ask(
             DescribeShareGroupOffsetsRequest(groups=[asked]), DescribeShareGroupOffsetsResponse, node=node
         )

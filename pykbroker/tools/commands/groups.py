@@ -268,12 +268,14 @@ def reset(
             group = resettable(cluster, name, is_share=is_share)
             if (state := group.active_state()) is not None:
                 raise click.ClickException(f"Group {name} has members ({state}): stop them first, then reset it")
-            of_group = group.known()
+            of_file = _of_file(cluster, name, str(targets["from_file"])) if chosen == ["from_file"] else {}
+            places = None if all_topics else _places(cluster, topics) if topics else sorted(of_file)
+            of_group = group.known(places)
             known = {place: at for place, at in of_group.items() if at is not None}
             if chosen == ["from_file"]:
-                planned = _of_file(cluster, name, str(targets["from_file"]))
+                planned = of_file
             else:
-                places = sorted(of_group) if all_topics else _places(cluster, topics)
+                places = sorted(of_group) if places is None else places
                 target, value = chosen[0].replace("_", "-"), int(targets[chosen[0]] or 0)
                 planned = reset_targets.planned(cluster, target, value, places, known, _Told())
             if execute:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.cluster.reset_plan import UNKNOWN_TOPIC, BadReset, rows_of_file, scope
+from pykbroker.tools.cluster.reset_plan import UNKNOWN_TOPIC, BadReset, scope
 from pykbroker.tools.kafka import group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.tools.kafka.reset_lines import ResetLines, target_value
+from pykbroker.tools.kafka.reset_lines import ResetLines, rows_of_path, target_value
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
@@ -343,7 +342,7 @@ def _plan(
     chosen = scope(given.texts("topic"), _existing(cluster)) if given.has("topic") else []
     target = next(filter(given.has, _TARGETS))
     if target == "from-file":
-        of_group = _of_file(given.text("from-file") or "", wanted).get(group, {})
+        of_group = rows_of_path(given.text("from-file") or "", wanted).get(group, {})
         return reset_targets.within_ends(cluster, of_group, ResetLines().bound)
     if given.has("all-topics"):
         places = sorted(known)
@@ -352,10 +351,3 @@ def _plan(
     else:
         OPTIONS.end_with_usage("One of the reset scopes should be defined: --all-topics, --topic.")
     return reset_targets.planned(cluster, target, target_value(given, target), places, known, ResetLines())
-
-
-def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]]:
-    try:
-        return rows_of_file(Path(path).read_text(encoding="utf-8"), groups)
-    except OSError:
-        raise BadReset(f"Unable to read file {path}", "java.io.IOException") from None

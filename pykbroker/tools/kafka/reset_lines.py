@@ -1,12 +1,18 @@
-"""The argument of a reset in kafka-consumer-groups and kafka-share-groups, and what they print when a new offset is not
-the wanted one."""
+"""The arguments and the file of a reset in kafka-consumer-groups and kafka-share-groups, and what both tools print when
+a new offset is not the wanted one."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pykbroker.tools.cluster.reset_plan import milliseconds_of_datetime, milliseconds_of_duration
+from pykbroker.tools.cluster.reset_plan import (
+    BadReset,
+    milliseconds_of_datetime,
+    milliseconds_of_duration,
+    rows_of_file,
+)
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import PartitionName
@@ -36,3 +42,13 @@ def target_value(given: Given, target: str) -> int:
     if target == "by-duration":
         return milliseconds_of_duration(given.text(target) or "")
     return (given.number(target) or 0) if target in ("to-offset", "shift-by") else 0
+
+
+def rows_of_path(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]]:
+    """Return group -> partition -> offset, from the file of --from-file. Raises BadReset, also for a file that cannot
+    be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise BadReset(f"Unable to read file {path}", "java.io.IOException") from None
+    return rows_of_file(text, groups)

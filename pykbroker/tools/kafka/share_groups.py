@@ -1,21 +1,21 @@
 """kafka-share-groups: list, describe and delete share groups, and reset or delete their start offsets.
 
-The output is that of Apache Kafka 4.3.1. The options --to-offset, --to-current, --from-file and --export are those of
-4.4 (KIP-1323).
+The output and the statuses are those of Apache Kafka 4.3.1, as --version says, where the tool of 4.4 differs. The
+options --to-offset, --to-current, --from-file and --export are those of 4.4 (KIP-1323), and print what they print
+there. compat_tests/our_tools compares both releases, and names the differences.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.cluster.reset_plan import BadReset, rows_of_file, scope
+from pykbroker.tools.cluster.reset_plan import BadReset, scope
 from pykbroker.tools.kafka import group_tables, share_group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.tools.kafka.reset_lines import ResetLines, target_value
+from pykbroker.tools.kafka.reset_lines import ResetLines, rows_of_path, target_value
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options, ToolEnded
 
 if TYPE_CHECKING:
@@ -127,9 +127,6 @@ def _print_failure(reason: str) -> None:
 
 
 def _check(given: Given) -> None:
-    if sum(map(given.has, _ACTIONS)) != 1:
-        named = ", ".join(f"--{action}" for action in _ACTIONS)
-        OPTIONS.end_with_usage(f"Command must include exactly one action: {named}.")
     OPTIONS.require(given, "bootstrap-server")
     if given.has("describe"):
         _check_describe(given)
@@ -146,6 +143,9 @@ def _check(given: Given) -> None:
         _check_reset(given)
     OPTIONS.exclude(given, "group", "all-groups", "list")
     OPTIONS.exclude(given, "topic", "list", "describe")
+    if sum(map(given.has, _ACTIONS)) != 1:
+        named = ", ".join(f"--{action}" for action in _ACTIONS)
+        OPTIONS.end_with_usage(f"Command must include exactly one action: {named}.")
 
 
 def _check_describe(given: Given) -> None:
@@ -223,13 +223,15 @@ def _describe(cluster: AskedCluster, given: Given) -> None:
                 print(f"\nShare group '{group.id}' has no offset information.")
 
 
-def _positions(cluster: AskedCluster, group: str) -> dict[PartitionName, SharePosition]:
-    """Return where a group is. As in Apache Kafka, a partition with an error is left out, with a line on standard
-    error."""
+def _positions(
+    cluster: AskedCluster, group: str, places: Collection[PartitionName] | None = None
+) -> dict[PartitionName, SharePosition]:
+    """Return where a group is, in these partitions or in all. As in Apache Kafka, a partition with an error is left
+    out, with a line on standard error."""
     from pykbroker.tools.cluster import share_groups
 
     found = {}
-    for (topic, number), at in share_groups.positions(cluster, group).items():
+    for (topic, number), at in share_groups.positions(cluster, group, places).items():
         if isinstance(at, AskFailed):
             code = 0 if at.code is None else int(at.code)
             print(f"WARN Skipping return offset for {topic}-{number} due to error {code}: {at}.", file=sys.stderr)
@@ -319,7 +321,8 @@ def _reset(cluster: AskedCluster, given: Given) -> None:
     if given.has("export"):
         print("".join(f"{topic},{number},{at}\n" for _, topic, number, at in rows))
     else:
-        print(group_tables.reset([group], rows), end="")
+        # The option is one of 4.4, which prints no heads without a row.
+        print(group_tables.reset([group], rows) if rows or not given.has("from-file") else "\n", end="")
 
 
 def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName, int]:
@@ -330,16 +333,12 @@ def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName
     target = next(filter(given.has, _TARGETS))
     lines = ResetLines()
     if target == "from-file":
-        planned = _of_file(given.text("from-file") or "", group).get(group)
+        planned = rows_of_path(given.text("from-file") or "", [group]).get(group)
         if planned is None:
-            _print_error(f"No reset plan for group {group} found")
+            _print_error(f"No reset plan for group {group} found.")
             return {}
         return reset_targets.within_ends(cluster, planned, lines.bound)
-    known: dict[PartitionName, KnownOffset] = {}
-    if given.has("all-topics") or target == "to-current":
-        positions = _positions(cluster, group)
-        known = {place: KnownOffset(at.start) for place, at in positions.items() if at.start is not None}
-        places = sorted(positions)
+    places: list[PartitionName] | None = None
     if given.has("topic"):
         try:
             places = scope(given.texts("topic"), {topic.name: topic.partitions for topic in topics.listed(cluster)})
@@ -347,11 +346,9 @@ def _plan(cluster: AskedCluster, given: Given, group: str) -> dict[PartitionName
             if not error.name:
                 raise
             OPTIONS.end_with_usage(str(error))
+    known: dict[PartitionName, KnownOffset] = {}
+    if places is None or target == "to-current":
+        positions = _positions(cluster, group, places)
+        known = {place: KnownOffset(at.start) for place, at in positions.items() if at.start is not None}
+        places = sorted(positions) if places is None else places
     return reset_targets.planned(cluster, target, target_value(given, target), places, known, lines)
-
-
-def _of_file(path: str, group: str) -> dict[str, dict[PartitionName, int]]:
-    try:
-        return rows_of_file(Path(path).read_text(encoding="utf-8"), [group])
-    except OSError:
-        raise BadReset(path, "java.nio.file.NoSuchFileException") from None

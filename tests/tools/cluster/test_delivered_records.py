@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pykbroker.tools.cluster.delivered_records import delivered_records
+from pykbroker.tools.cluster.delivered_records import Allowance, DeliveredRecord
+from pykbroker.tools.cluster.delivered_records import delivered_records as read_records
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.json_records import JsonFormat
 from pykbroker.tools.cluster.record_format import FormatString, Shown
@@ -29,6 +30,10 @@ def answer(data: bytes, *acquired: tuple[int, int, int]) -> PartitionData:
         AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in acquired
     ]
     return PartitionData(partition_index=3, records=memoryview(data), acquired_records=ranges)
+
+
+def delivered_records(topic: str, answer: PartitionData) -> list[DeliveredRecord]:
+    return read_records(topic, answer, Allowance())
 
 
 def test_only_acquired_records_are_returned_with_their_counts() -> None:
@@ -62,6 +67,28 @@ def test_bytes_that_are_no_records_are_a_failure() -> None:
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     # A batch of which nothing was acquired is not read.
     assert delivered_records("t", answer(bytes(damaged), (2, 3, 1))) == []
+
+
+def test_all_partitions_of_an_answer_share_one_allowance() -> None:
+    data = batch(0, 3)
+    allowance = Allowance(items=7)
+    assert len(read_records("t", answer(data, (0, 2, 1)), allowance)) == 3
+    assert allowance.items == 1, "each record has one header"
+    with pytest.raises(AskFailed, match="the answer has more than") as caught:
+        read_records("t", answer(data, (0, 2, 1)), allowance)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_few_compressed_bytes_do_not_become_any_number_of_bytes() -> None:
+    packed = build_batch([(None, bytes(1 << 20), (), TIME_MS)], base_offset=0, codec=Codec.ZSTD)
+    assert len(packed) < 2000
+    allowance = Allowance(size_bytes=5 << 19)
+    for _ in range(2):
+        assert len(read_records("t", answer(packed, (0, 0, 1)), allowance)) == 1
+    with pytest.raises(AskFailed, match="t-3 has records that cannot be read"):
+        read_records("t", answer(packed, (0, 0, 1)), allowance)
+    # A batch of which nothing was acquired is not decompressed.
+    assert read_records("t", answer(packed, (1, 1, 1)), allowance) == []
 
 
 def test_a_delivery_count_is_printed() -> None:

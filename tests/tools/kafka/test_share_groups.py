@@ -29,6 +29,7 @@ class Scripted(AskedCluster):
 
     def __init__(self) -> None:
         self.tries = 0
+        self.asked: list[Any] = []
 
     def close(self) -> None:
         pass
@@ -41,6 +42,7 @@ class Scripted(AskedCluster):
         return attempt()
 
     def ask(self, message: Any, answer: Any, **limits: Any) -> Any:
+        self.asked.append(message)
         if answer is ShareGroupDescribeResponse:
             return ShareGroupDescribeResponse(groups=[DescribedGroup(group_id="g", group_state="Empty")])
         known = DescribeShareGroupOffsetsResponsePartition(partition_index=0, start_offset=4, lag=6)
@@ -75,7 +77,16 @@ def test_a_partition_without_a_leader_hides_no_other(cluster: Scripted, capsys: 
 
 def test_a_reset_leaves_no_partition_out(cluster: Scripted) -> None:
     with pytest.raises(AskFailed, match="none"):
-        ShareStarts(cluster, "g").known()
+        ShareStarts(cluster, "g").known(None)
+
+
+def test_only_the_partitions_of_a_reset_are_asked_for(cluster: Scripted) -> None:
+    share_groups.positions(cluster, "g", [("t", 0), ("u", 3), ("t", 0)])
+    (request,) = cluster.asked
+    (group,) = request.groups
+    assert [(topic.topic_name, topic.partitions) for topic in group.topics] == [("t", [0]), ("u", [3])]
+    assert ShareStarts(cluster, "g").known([]) == {}
+    assert len(cluster.asked) == 1, "there is nothing to ask for"
 
 
 @pytest.mark.parametrize(
