@@ -27,6 +27,7 @@ from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.leadership import Led
 from pykbroker.testing.network import HOST, Network
 from pykbroker.testing.node_thread import KillableNode
+from pykbroker.testing.release_levels import NEWEST_RELEASE, levels_of
 from pykbroker.testing.renamed import newer, warn
 from pykbroker.testing.running_nodes import RunningNodes
 from pykbroker.testing.share_deliveries import SharesInProcess, T
@@ -40,7 +41,8 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     `nodes`: their number. `config`: Kafka's configuration keys of every node, which override `cluster_profile`.
     `node_config`: node id -> keys of this node, for example `broker.rack`. The directories are removed with the
     cluster; until then a node that was stopped or killed may be started again, at the same address. `record`: keep the
-    requests of clients, for `requests`. `properties` and `node_properties` are old names of the configurations.
+    requests of clients, for `requests`. `release`: the release of Apache Kafka at whose levels of features the cluster
+    begins, `4.3` or `4.4`; the default is 4.4. `properties` and `node_properties` are old names of the configurations.
 
     Methods may be called from any thread of the host, one at a time.
     """
@@ -55,10 +57,12 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         node_config: Mapping[int, Mapping[str, object]] | None = None,
         *,
         record: bool = False,
+        release: str | None = None,
         properties: Mapping[str, object] | None = None,
         node_properties: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
-        """Raises ValueError for an unknown node, ConfigError for a key that the cluster itself decides."""
+        """Raises ValueError for an unknown node, ConfigError for a key that the cluster itself decides and for an
+        unknown release."""
         super().__init__(record=record)
         config = newer("properties", properties, "config", config) or {}
         node_config = newer("node_properties", node_properties, "node_config", node_config) or {}
@@ -66,6 +70,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
             raise ValueError(f"a cluster of {nodes} nodes")
         self._nodes = tuple(range(1, nodes + 1))
         self._known(node_config)
+        self._levels = levels_of(release or NEWEST_RELEASE)
 
         def texts(given: Mapping[str, object]) -> dict[str, str]:
             return check_own_keys({key: as_text(value) for key, value in given.items()})
@@ -133,7 +138,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number not in self.running]
         if self._layout is None:
-            self._layout = lay_out(self._properties, self._network, self._secured)
+            self._layout = lay_out(self._properties, self._network, self._levels, self._secured)
         for number in chosen:
             runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
                 KillableRuntime, node_id=number, network=self._network, descriptors=of_this_process(len(self.nodes))

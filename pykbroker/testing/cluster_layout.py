@@ -51,12 +51,15 @@ class ClusterLayout:
 
 
 def lay_out(
-    properties: Mapping[int, Mapping[str, str]], network: Network, secured: Mapping[str, str] | None = None
+    properties: Mapping[int, Mapping[str, str]],
+    network: Network,
+    levels: Mapping[str, int],
+    secured: Mapping[str, str] | None = None,
 ) -> ClusterLayout:
     """Reserve ports and format directories for the nodes of `properties`.
 
-    `secured`: keys of the listener SECURE, which clients then use; nodes use a plain listener of their own. Raises
-    ConfigError or OSError; then nothing is left.
+    `levels`: the levels of features with which the cluster begins. `secured`: keys of the listener SECURE, which
+    clients then use; nodes use a plain listener of their own. Raises ConfigError or OSError; then nothing is left.
     """
     disk, rng = OsDisk(), random.SystemRandom()
     directories = tempfile.TemporaryDirectory(prefix="pykbroker-")
@@ -86,7 +89,7 @@ def lay_out(
                 }
             )
             now_ms = time.time_ns() // 1_000_000
-            format_directories(disk, config, cluster_id, rng, now_ms=now_ms, initial_voters=voters)
+            format_directories(disk, config, cluster_id, rng, now_ms=now_ms, levels=levels, initial_voters=voters)
     except BaseException:
         network.close()
         directories.cleanup()

@@ -32,9 +32,9 @@ MARKS: Final = {
     "kafka_broker": "config=None, data_dir=None, port=0, record=False, release=None",
     "kafka_broker_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
     "config=None, data_dir=None, port=0, record=False, release=None",
-    "kafka_cluster": "nodes=3, config=None, node_config=None, record=False",
+    "kafka_cluster": "nodes=3, config=None, node_config=None, record=False, release=None",
     "kafka_cluster_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
-    "nodes=3, config=None, node_config=None, record=False",
+    "nodes=3, config=None, node_config=None, record=False, release=None",
 }
 
 

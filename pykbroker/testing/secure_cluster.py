@@ -18,8 +18,8 @@ from pykbroker.testing.secured_clients import DEFAULT_USERS, SecuredClients, Sec
 class SecureCluster(Cluster, SecuredClients):
     """A cluster whose first listeners are SSL, SASL_PLAINTEXT or SASL_SSL.
 
-    `users`, `protocol`, `mechanism` and `acls` are as for SecureBroker; `nodes`, `config`, `node_config` and `record`
-    are as for Cluster. Raises ConfigError for an unknown protocol or mechanism.
+    `users`, `protocol`, `mechanism` and `acls` are as for SecureBroker; `nodes`, `config`, `node_config`,
+    `record` and `release` are as for Cluster. Raises ConfigError for an unknown protocol or mechanism.
     """
 
     def __init__(
@@ -33,11 +33,12 @@ class SecureCluster(Cluster, SecuredClients):
         config: Mapping[str, object] | None = None,
         node_config: Mapping[int, Mapping[str, object]] | None = None,
         record: bool = False,
+        release: str | None = None,
     ) -> None:
         self._credentials = SecuredUsers(users, protocol, mechanism)
         self._secured = self._credentials.keys_of_node("PLAINTEXT", acls=acls)
         self._has_passwords = False
-        super().__init__(nodes, config, node_config, record=record)
+        super().__init__(nodes, config, node_config, record=record, release=release)
 
     def start(self, *nodes: int, timeout_seconds: float = 60.0) -> Self:
         """Start these nodes, or all, as Cluster does, and at the first start wait until every user can log in."""

@@ -16,8 +16,9 @@ import kafka
 import pytest
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.testing import CLIENTS, Cluster
+from pykbroker.testing import CLIENTS, Cluster, SecureCluster
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testkit.nodes.load import Load
 from testkit.nodes.nodes import eventually
@@ -408,6 +409,20 @@ def test_properties() -> None:
             cluster.partition_network([1], [1, 2])
         with pytest.raises(TimeoutError, match="there is no topic t"):
             cluster.wait_until_in_sync("t", timeout_seconds=0)
+
+
+@pytest.mark.parametrize(("release", "share_version"), [("4.3", 1), (None, 2), ("4.4", 2)])
+def test_a_cluster_begins_at_the_levels_of_a_release(release: str | None, share_version: int) -> None:
+    with Cluster(nodes=2, release=release) as cluster, Wire(cluster.address(2)) as wire:
+        answer = wire.call(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    assert (levels["share.version"], levels["kraft.version"]) == (share_version, 1)
+
+
+def test_an_unknown_release_is_refused() -> None:
+    for make in (Cluster, SecureCluster):
+        with pytest.raises(ConfigError, match=r"9\.9"):
+            make(release="9.9")
 
 
 def test_the_old_words_work_and_warn() -> None:
