@@ -32,6 +32,7 @@ NAMES = (
     "configs",
     "console-consumer",
     "console-producer",
+    "console-share-consumer",
     "consumer-groups",
     "consumer-perf-test",
     "delete-records",
@@ -46,10 +47,12 @@ NAMES = (
     "run-class",
     "server-start",
     "server-stop",
+    "share-consumer-perf-test",
     "share-groups",
     "storage",
     "topics",
     "transactions",
+    "verifiable-share-consumer",
 )
 
 
@@ -332,6 +335,9 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
     offsets = node.run("kafka-run-class", *shell).stdout.split()
     assert sum(int(line.rpartition(":")[2]) for line in offsets) == 102
     assert node.run("kafka-share-groups.sh", *local, "--list").stdout == ""
+    shared = node.run("kafka-console-share-consumer", *local, "--topic", "orders", "--timeout-ms", "1000")
+    assert (shared.stdout, shared.stderr.splitlines()[-1]) == ("", "Processed a total of 0 messages")
+    assert node.run("kafka-share-groups.sh", *local, "--list").stdout == "console-share-consumer\n"
     missing = node.run("kafka-streams-groups.sh", "--list", check=False)
     assert (missing.returncode, missing.stderr) == (
         1,

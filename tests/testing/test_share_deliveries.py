@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -25,13 +25,14 @@ RECORDS = 6
 def member(node: pykbroker.Broker | Cluster, group: str, topic: str, kind: int, count: int) -> Iterator[list[int]]:
     """A member that has records of the topic, and acknowledges them at the end of the block; yields their offsets."""
 
-    def on_refused(place: PartitionName, error: AskFailed) -> None:
-        raise error
+    def on_acknowledged(place: PartitionName, offsets: Sequence[int], error: AskFailed | None) -> None:
+        if error is not None:
+            raise error
 
     with AskedCluster(ClusterSettings(tuple(node.bootstrap_servers.split(",")))) as cluster:
         changes = configs.changes_of({"share.auto.offset.reset": "earliest"})
         configs.alter(cluster, (configs.ResourceKind.GROUP, group), changes)
-        reader = ShareGroupReader(cluster, WantedShare(group, [topic], kind, count=count), on_refused)
+        reader = ShareGroupReader(cluster, WantedShare(group, [topic], kind, count=count), on_acknowledged)
         yield [record.offset for record in next(reader.batches())]
         reader.close()
 

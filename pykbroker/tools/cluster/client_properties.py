@@ -36,14 +36,14 @@ def settings_of(
         security=security_of(properties),
         client_id=properties.get("client.id", "pykbroker-admin"),
         of_controllers=of_controllers,
-        timeout_ms=_number(properties, "default.api.timeout.ms", 60_000),
-        request_timeout_ms=_number(properties, "request.timeout.ms", 30_000),
+        timeout_ms=number_of(properties, "default.api.timeout.ms", 60_000),
+        request_timeout_ms=number_of(properties, "request.timeout.ms", 30_000),
         patient=patient,
     )
 
 
 #: Java's keys that have no meaning for a Python client, or whose values the tools set themselves.
-_WITHOUT_EFFECT: Final = frozenset(
+WITHOUT_EFFECT: Final = frozenset(
     {
         "bootstrap.servers",
         "key.serializer",
@@ -75,7 +75,7 @@ def python_settings(
     settings = _security_settings(security_of(properties))
     unknown = []
     for key, text in properties.items():
-        if key.startswith(("ssl.", "sasl.", "security.")) or key in _WITHOUT_EFFECT:
+        if key.startswith(("ssl.", "sasl.", "security.")) or key in WITHOUT_EFFECT:
             continue
         name = key.replace(".", "_")
         if name == "compression_type":
@@ -116,7 +116,8 @@ def _read(key: str, text: str, default: Any) -> Any:
     return text
 
 
-def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+def number_of(properties: Mapping[str, str], key: str, default: int) -> int:
+    """Return the number of a key, or `default` without one. Raises ConfigError."""
     text = properties.get(key, "").strip()
     if not text:
         return default

@@ -16,23 +16,22 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from pykbroker.tools.cluster import topics
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
-from pykbroker.tools.cluster.delivered_records import DeliveredRecord, delivered_records
+from pykbroker.tools.cluster.delivered_records import Allowance, DeliveredRecord, delivered_records
 from pykbroker.tools.cluster.failure import AskFailed, check, failed, timed_out
-from pykbroker.tools.cluster.share_member_session import Acknowledged, MemberSession, SharedPlace, acknowledgements
+from pykbroker.tools.cluster.share_member_session import MOST_BYTES, MemberSession, SharedPlace, acknowledgements
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.share_acknowledge import ShareAcknowledgeResponse
-from pykbroker_wire.messages.share_fetch import ShareFetchResponse
+from pykbroker_wire.messages.share_fetch import AcquiredRecords, ShareFetchResponse
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 #: A signal and the next heartbeat wait for at most this long.
 _WAIT_MS: Final = 200
-_AT_ONCE: Final = 500
 _JOIN_SECONDS: Final = 60.0
 #: between heartbeats until the group has assigned a partition
 _JOINING_MS: Final = 500
@@ -66,26 +65,45 @@ class WantedShare:
     count: int | None = None
     #: wait for further records, where the read else ends when nothing has come for a while
     follows: bool = False
+    #: Yield an empty batch whenever nothing has come for a moment, so that the caller can look at the time. Also wait
+    #: for the first partition without an end.
+    shows_pauses: bool = False
+    #: max.poll.records and fetch.max.bytes
+    records_at_once: int = 500
+    bytes_at_once: int = MOST_BYTES
+
+
+#: called with a partition, the offsets of the records whose acknowledgements were answered, and None if they are done;
+#: records with an error come again
+OnAcknowledged: TypeAlias = Callable[[PartitionName, Sequence[int], AskFailed | None], None]
+
+
+@dataclass(slots=True, frozen=True)
+class _DeliveredPart:
+    """The acknowledgements that one partition gets."""
+
+    acquired: Sequence[AcquiredRecords]
+    #: the type of each record that the caller has got, by offset
+    kinds: dict[int, int]
+    #: the offset after which nothing is acknowledged, or None
+    last: int | None
 
 
 @dataclass(slots=True, frozen=True)
 class _Delivered:
-    """The acknowledgements of the last batch, by leader."""
+    """The last batch, which one broker has sent."""
 
     node: int
-    places: Mapping[SharedPlace, Sequence[Acknowledged]]
+    parts: Mapping[SharedPlace, _DeliveredPart]
 
 
 class ShareGroupReader:
     """`for batch in ShareGroupReader(cluster, wanted).batches(): ...`, then `close()`. Raises AskFailed."""
 
-    def __init__(
-        self, cluster: AskedCluster, wanted: WantedShare, on_refused: Callable[[PartitionName, AskFailed], None]
-    ) -> None:
-        """`on_refused` is called for a partition whose acknowledgements were refused: its records come again."""
+    def __init__(self, cluster: AskedCluster, wanted: WantedShare, on_acknowledged: OnAcknowledged) -> None:
         self._cluster = cluster
         self._wanted = wanted
-        self._on_refused = on_refused
+        self._on_acknowledged = on_acknowledged
         self._member = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._epoch = _JOIN
         self._beat_at = 0.0
@@ -106,7 +124,7 @@ class ShareGroupReader:
         self._cluster.give_up()
 
     def batches(self) -> Iterator[list[DeliveredRecord]]:
-        """Yield batches of records, each of one broker."""
+        """Yield batches of records, each of one broker. A batch is acknowledged before the next one is requested."""
         try:
             yield from self._batches()
         except AskFailed:
@@ -124,9 +142,11 @@ class ShareGroupReader:
             self._beat_if_due()
             if not self._assigned:
                 waits_since = waits_since or time.monotonic()
-                if time.monotonic() - waits_since >= _JOIN_SECONDS:
+                if not self._wanted.shows_pauses and time.monotonic() - waits_since >= _JOIN_SECONDS:
                     raise timed_out(f"Group {self._wanted.group} gave no partition within {_JOIN_SECONDS:g} s.")
                 time.sleep(_PAUSE_SECONDS)
+                if self._wanted.shows_pauses:
+                    yield []
                 continue
             waits_since = 0.0
             if not well_at:
@@ -137,10 +157,12 @@ class ShareGroupReader:
                 # Brokers are asked in turn, so each may keep its request only for a part of the time.
                 if batch := self._fetched(node, _WAIT_MS // len(nodes)):
                     yield batch
-                    self._acknowledge()
+                    self.acknowledge()
                     heard_at = well_at = time.monotonic()
                 if self._has_ended():
                     return
+            if self._wanted.shows_pauses:
+                yield []
             now = time.monotonic()
             if self._trouble is None:
                 well_at = now
@@ -157,7 +179,7 @@ class ShareGroupReader:
         records are released and come again."""
         self._cluster.give_up()
         if printed_all:
-            self._acknowledge()
+            self.acknowledge()
         # The end of a connection does the same as these requests, so a broker that does not answer is no failure.
         for node in list(self._sessions):
             with suppress(AskFailed):
@@ -237,11 +259,17 @@ class ShareGroupReader:
                 self._close_session(node)
             return []
         session = self._sessions.setdefault(node, MemberSession(self._wanted.group, self._member))
-        most = _AT_ONCE if self._left is None else min(_AT_ONCE, self._left)
+        most = self._wanted.records_at_once if self._left is None else min(self._wanted.records_at_once, self._left)
         try:
             newest = self._cluster.versions(node).get(ApiKey.SHARE_FETCH, (0, 0))[1]
             exactly = self._left is not None and newest >= _WITH_MODES
-            request = session.fetch(places, max_records=most, exactly=exactly, max_wait_ms=max_wait_ms)
+            request = session.fetch(
+                places,
+                max_records=most,
+                exactly=exactly,
+                max_wait_ms=max_wait_ms,
+                max_bytes=self._wanted.bytes_at_once,
+            )
             answer = self._cluster.ask(request, ShareFetchResponse, node=node)
             check(answer.error_code, answer.error_message)
         except AskFailed as error:
@@ -262,7 +290,8 @@ class ShareGroupReader:
     def _taken(self, node: int, answer: ShareFetchResponse) -> list[DeliveredRecord]:
         """Return the records of an answer, as many as are left to read, and note their acknowledgements."""
         found: list[DeliveredRecord] = []
-        acknowledged: dict[SharedPlace, list[Acknowledged]] = {}
+        allowance = Allowance()
+        parts: dict[SharedPlace, _DeliveredPart] = {}
         trouble: AskFailed | None = None
         for topic in answer.responses:
             for one in topic.partitions:
@@ -274,21 +303,20 @@ class ShareGroupReader:
                     continue
                 place = (topic.topic_id, one.partition_index)
                 left = None if self._left is None else self._left - len(found)
-                records = delivered_records(self._names.get(place[0], ""), one)[:left]
+                records = delivered_records(self._names.get(place[0], ""), one, allowance)[:left]
                 # Records after the last one to read stay unacknowledged, and are released at the end.
                 last = records[-1].offset if left is not None and len(records) == left and records else None
                 if left != 0 and one.acquired_records:
-                    offsets = [record.offset for record in records]
-                    kind = self._wanted.acknowledgement
-                    acknowledged[place] = acknowledgements(one.acquired_records, offsets, kind, last)
+                    kinds = dict.fromkeys((record.offset for record in records), self._wanted.acknowledgement)
+                    parts[place] = _DeliveredPart(one.acquired_records, kinds, last)
                 found += records
         if self._left is not None:
             self._left -= len(found)
-        if acknowledged:
-            self._delivered = _Delivered(node, acknowledged)
+        if parts:
+            self._delivered = _Delivered(node, parts)
         if not found:
             # Only gaps were acquired, so there is nothing that the caller could print before.
-            self._acknowledge()
+            self.acknowledge()
         if trouble is not None:
             self._trouble = trouble
             time.sleep(_PAUSE_SECONDS)
@@ -297,31 +325,42 @@ class ShareGroupReader:
 
     # -- acknowledgements ---------------------------------------------------------------------------------------------
 
-    def _acknowledge(self) -> None:
-        """Acknowledge the last batch. A refused acknowledgement is no failure of the read, because its records come
+    def acknowledge_as(self, record: DeliveredRecord, kind: int) -> None:
+        """Give a record of the last batch another type of acknowledgement. The batch must not be acknowledged yet."""
+        assert self._delivered is not None, "the batch of the record was acknowledged"
+        for (topic, number), part in self._delivered.parts.items():
+            if (self._names.get(topic, ""), number) == (record.topic, record.partition):
+                part.kinds[record.offset] = kind
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last batch now. A refused acknowledgement is no failure of the read, because its records come
         again."""
         delivered, self._delivered = self._delivered, None
         if delivered is None:
             return
         session = self._sessions[delivered.node]
+        errors: dict[SharedPlace, AskFailed] = {}
         try:
-            request = session.acknowledge(delivered.places)
+            request = session.acknowledge(
+                {
+                    place: acknowledgements(part.acquired, part.kinds, part.last)
+                    for place, part in delivered.parts.items()
+                }
+            )
             answer = self._cluster.ask(request, ShareAcknowledgeResponse, node=delivered.node)
             check(answer.error_code, answer.error_message)
         except AskFailed as error:
             session.lost()
-            for place in delivered.places:
-                self._refused(place, error)
-            return
-        session.answered()
-        for topic in answer.responses:
-            for one in topic.partitions:
-                if one.error_code:
-                    place = (topic.topic_id, one.partition_index)
-                    self._refused(place, failed(one.error_code, one.error_message))
-
-    def _refused(self, place: SharedPlace, error: AskFailed) -> None:
-        self._on_refused((self._names.get(place[0], ""), place[1]), error)
+            errors = dict.fromkeys(delivered.parts, error)
+        else:
+            session.answered()
+            for topic in answer.responses:
+                for one in topic.partitions:
+                    if one.error_code:
+                        errors[topic.topic_id, one.partition_index] = failed(one.error_code, one.error_message)
+        for place, part in delivered.parts.items():
+            name = (self._names.get(place[0], ""), place[1])
+            self._on_acknowledged(name, list(part.kinds), errors.get(place))
 
     def _close_session(self, node: int) -> None:
         session = self._sessions.pop(node)

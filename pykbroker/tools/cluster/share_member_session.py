@@ -40,7 +40,8 @@ _BATCHES: Final = 0
 _EXACTLY: Final = 1
 _LAST_EPOCH: Final = 2**31 - 1
 _CLOSE: Final = -1
-_MOST_BYTES: Final = 50 * 1024 * 1024
+#: fetch.max.bytes
+MOST_BYTES: Final = 50 * 1024 * 1024
 
 
 class MemberSession:
@@ -58,7 +59,13 @@ class MemberSession:
         return self._epoch > 0
 
     def fetch(
-        self, wanted: Iterable[SharedPlace], *, max_records: int, exactly: bool, max_wait_ms: int
+        self,
+        wanted: Iterable[SharedPlace],
+        *,
+        max_records: int,
+        exactly: bool,
+        max_wait_ms: int,
+        max_bytes: int = MOST_BYTES,
     ) -> ShareFetchRequest:
         """Return the request for records of these partitions. `exactly`: the broker acquires no more than
         `max_records`, where it else acquires whole batches."""
@@ -71,7 +78,7 @@ class MemberSession:
             share_session_epoch=self._epoch,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
-            max_bytes=_MOST_BYTES,
+            max_bytes=max_bytes,
             max_records=max_records,
             batch_size=max_records,
             share_acquire_mode=_EXACTLY if exactly else _BATCHES,
@@ -123,11 +130,12 @@ class MemberSession:
 
 
 def acknowledgements(
-    acquired: Iterable[AcquiredRecords], records: Iterable[int], kind: int, last: int | None = None
+    acquired: Iterable[AcquiredRecords], records: Mapping[int, int], last: int | None = None
 ) -> list[Acknowledged]:
     """Return the acknowledgements of what was acquired in one partition, which the answer has in its order. `records`:
-    the offsets of its records, which get `kind`. The other acquired offsets hold no records for a consumer (markers of
-    transactions, compaction), and are gaps. Nothing after the offset `last` is acknowledged."""
+    the offset of each of its records, in the same order, and the type that the record gets. The other acquired offsets
+    hold no records for a consumer (markers of transactions, compaction), and are gaps. Nothing after the offset `last`
+    is acknowledged."""
     found: list[Acknowledged] = []
     offsets = iter(records)
     offset = next(offsets, None)
@@ -137,7 +145,7 @@ def acknowledgements(
             while offset is not None and offset < at:
                 offset = next(offsets, None)
             if offset == at:
-                _add(found, at, at, kind)
+                _add(found, at, at, records[at])
                 at += 1
             else:
                 end = end_of_range if offset is None else min(end_of_range, offset - 1)

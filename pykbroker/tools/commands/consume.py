@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -201,7 +201,9 @@ def _consume_share(ctx: click.Context, client: ClientOptions, words: dict[str, A
         return _print_all(ShareGroupReader(cluster, wanted, _say_refused), written)
 
 
-def _say_refused(place: tuple[str, int], error: AskFailed) -> None:
+def _say_refused(place: tuple[str, int], _: Sequence[int], error: AskFailed | None) -> None:
+    if error is None:
+        return
     failures.say(f"WARN {place[0]}-{place[1]}: an acknowledgement was refused, and its records come again: {error}")
 
 

@@ -10,13 +10,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.tools.kafka.java_dates import date_format
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
-from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, print_metrics
+from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, Read, print_metrics
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.tool_clients import bootstrap_of, made, settings_of, told_as_value_error
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, key_values
@@ -122,14 +121,6 @@ def _consumer(given: Given) -> KafkaConsumer:
     bootstrap = bootstrap_of(properties, "consumer")
     consumer: KafkaConsumer = made(KafkaConsumer, settings_of(properties, KafkaConsumer, "consumer", bootstrap))
     return consumer
-
-
-@dataclass(slots=True)
-class Read:
-    """The number of records that were read up to a moment, and their bytes."""
-
-    records: int = 0
-    size_bytes: int = 0
 
 
 class Rebalances:

@@ -1,11 +1,12 @@
-"""Prints the lines that both perf tools share besides their rates: the client's metrics, and a warning if the client
-was the limit."""
+"""What the perf tools share besides their rates: the sums of what was read, the client's metrics, and a warning if the
+client was the limit."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pykbroker.tools.kafka.java_text import java_fixed
@@ -13,6 +14,14 @@ from pykbroker.tools.kafka.java_text import java_fixed
 MEBIBYTE: Final = 1 << 20
 #: In a shorter run, the share of processor time is too imprecise for a warning.
 _LEAST_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class Read:
+    """The number of records that were read up to a moment, and the bytes of their keys and values."""
+
+    records: int = 0
+    size_bytes: int = 0
 
 
 class ClientLoad:
@@ -33,7 +42,7 @@ class ClientLoad:
 
 
 def print_metrics(metrics: Mapping[Any, Any] | None) -> None:
-    """Print kafka-python's raw metrics in the table of Apache Kafka's tools."""
+    """Print kafka-python's raw metrics, or none, in the table of Apache Kafka's tools."""
     rows = {}
     for name, metric in (metrics or {}).items():
         tags = ", ".join(f"{key}={value}" for key, value in name.tags.items())

@@ -25,17 +25,33 @@ _PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "heade
 
 
 class PrintedRecord(Protocol):
-    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them."""
+    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them, and so has a
+    DeliveredRecord of a share group."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    #: 0 for the producer's time, 1 for the broker's
-    timestamp_type: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp(self) -> int: ...
+
+    @property
+    def timestamp_type(self) -> int | None:
+        """0 for the producer's time, 1 for the broker's."""
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 def _number(layout: str, name: str) -> Callable[[bytes], str]:
@@ -107,7 +123,9 @@ class RecordText:
         return f"Offset:{record.offset}".encode()
 
     def _delivery_of(self, record: PrintedRecord) -> bytes:
-        return b"Delivery:NOT_PRESENT"
+        # Only a record of a share group has a count.
+        count: int | None = getattr(record, "delivery_count", None)
+        return b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count
 
     def _epoch_of(self, record: PrintedRecord) -> bytes:
         # Apache Kafka's tool removes the epoch of a record before it prints the record.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from types import FrameType
 
 
 class StopSignals:
     """Use `with StopSignals() as stopped: while not stopped: ...`. SIGTERM and SIGINT end the loop, not the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_stop: Callable[[], None] | None = None) -> None:
+        """`on_stop` is called in the signal handler."""
         self.number: int | None = None
+        self._on_stop = on_stop
 
     def __bool__(self) -> bool:
         return self.number is not None
@@ -30,3 +33,5 @@ class StopSignals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         self.number = number
+        if self._on_stop is not None:
+            self._on_stop()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import confluent_kafka
@@ -108,11 +109,13 @@ class Queue:
         found: set[int] = set()
         refused: list[PartitionName] = []
 
-        def on_refused(place: PartitionName, error: AskFailed) -> None:
-            refused.append(place)
+        def on_acknowledged(place: PartitionName, offsets: Sequence[int], error: AskFailed | None) -> None:
+            if error is not None:
+                refused.append(place)
 
         with self.asked() as cluster:
-            reader = ShareGroupReader(cluster, WantedShare(self.group, [self.topic], ACCEPT, follows=True), on_refused)
+            wanted = WantedShare(self.group, [self.topic], ACCEPT)
+            reader = ShareGroupReader(cluster, replace(wanted, follows=True), on_acknowledged)
             deadline = time.monotonic() + PATIENCE_SECONDS
             for batch in reader.batches():
                 assert time.monotonic() < deadline, f"{len(found)} of {RECORDS} records came"
@@ -122,7 +125,7 @@ class Queue:
             reader.close()
             if refused:
                 # Refused records come again, and are accepted now.
-                again = ShareGroupReader(cluster, WantedShare(self.group, [self.topic], ACCEPT), on_refused)
+                again = ShareGroupReader(cluster, wanted, on_acknowledged)
                 found |= {int(record.value) for batch in again.batches() for record in batch if record.value}
                 again.close()
         return found
@@ -170,6 +173,33 @@ def test_questions_about_groups_and_changes_are_sent_again(broker: pykbroker.Bro
         assert position.start == 3
         assert share_groups.delete_offsets(asked, queue.group, [queue.topic]) == (None, {queue.topic: None})
     assert [fault.acted for fault in faults] == [2, 2, 2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"error": "COORDINATOR_LOAD_IN_PROGRESS"},
+        {"error": "NOT_COORDINATOR"},
+        {"disconnect": True, "carried_out": True},
+    ],
+    ids=lambda rule: next(iter(rule.values())),
+)
+def test_a_state_is_deleted_although_the_share_coordinator_fails(
+    broker: pykbroker.Broker, rule: dict[str, Any]
+) -> None:
+    queue = Queue(broker)
+    with queue.asked() as asked:
+        share_groups.alter_starts(asked, queue.group, {(queue.topic, 0): 3, (queue.topic, 1): 4})
+        fault = broker.faults.add("DeleteShareGroupState", between_brokers=True, times=2, **rule)
+        assert share_groups.delete_offsets(asked, queue.group, [queue.topic]) == (None, {queue.topic: None})
+        assert fault.acted == 2
+        assert share_groups.positions(asked, queue.group) == {}
+        left = share_groups.positions(asked, queue.group, [(queue.topic, 0), (queue.topic, 1)])
+        starts = {place: None if isinstance(one, AskFailed) else one.start for place, one in left.items()}
+        assert starts == {(queue.topic, 0): None, (queue.topic, 1): None}, "the share coordinator has no state"
+    # The group begins with the first record again.
+    assert queue.by_ours() == set(range(RECORDS))
 
 
 @pytest.mark.long(amount="six faults at once, from each of 20 seeds")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -132,11 +132,12 @@ def reader(
     refused: list[Any] | None = None,
     follows: bool = True,
 ) -> ShareGroupReader:
-    def on_refused(place: PartitionName, error: AskFailed) -> None:
-        assert refused is not None, error
-        refused.append((place, error.code))
+    def on_acknowledged(place: PartitionName, offsets: Sequence[int], error: AskFailed | None) -> None:
+        if error is not None:
+            assert refused is not None, error
+            refused.append((place, error.code))
 
-    return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=follows), on_refused)
+    return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=follows), on_acknowledged)
 
 
 def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for() -> None:
@@ -344,7 +345,7 @@ def test_no_request_is_repeated_after_the_end() -> None:
 
     def attempt() -> None:
         tries.append(1)
-        ShareGroupReader(cluster, WantedShare("g", ["t"], ACCEPT), lambda place, error: None).stop()
+        ShareGroupReader(cluster, WantedShare("g", ["t"], ACCEPT), lambda place, offsets, error: None).stop()
         raise failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     with pytest.raises(AskFailed):

@@ -9,6 +9,7 @@ from pykbroker.tools.cluster.share_member_session import (
     ACCEPT,
     GAP,
     REJECT,
+    RELEASE,
     MemberSession,
     SharedPlace,
     acknowledgements,
@@ -99,16 +100,16 @@ def test_epochs_begin_again_at_one() -> None:
 
 def test_offsets_without_a_record_are_gaps() -> None:
     ranges = [acquired(0, 4), acquired(8, 9, 2)]
-    assert acknowledgements(ranges, [0, 1, 4, 9], REJECT) == [
-        (0, 1, REJECT), (2, 3, GAP), (4, 4, REJECT), (8, 8, GAP), (9, 9, REJECT)
+    assert acknowledgements(ranges, {0: REJECT, 1: REJECT, 4: RELEASE, 9: REJECT}) == [
+        (0, 1, REJECT), (2, 3, GAP), (4, 4, RELEASE), (8, 8, GAP), (9, 9, REJECT)
     ]  # fmt: skip
-    assert acknowledgements(ranges, [], ACCEPT) == [(0, 4, GAP), (8, 9, GAP)]
+    assert acknowledgements(ranges, {}) == [(0, 4, GAP), (8, 9, GAP)]
 
 
 def test_nothing_after_the_last_record_is_acknowledged() -> None:
     ranges = [acquired(0, 4), acquired(5, 9)]
-    assert acknowledgements(ranges, [0, 1], ACCEPT, last=1) == [(0, 1, ACCEPT)]
-    assert acknowledgements(ranges, [0, 1, 2, 3, 4], ACCEPT, last=4) == [(0, 4, ACCEPT)]
+    assert acknowledgements(ranges, {0: ACCEPT, 1: ACCEPT}, last=1) == [(0, 1, ACCEPT)]
+    assert acknowledgements(ranges, dict.fromkeys(range(5), ACCEPT), last=4) == [(0, 4, ACCEPT)]
 
 
 @given(st.data())
@@ -122,7 +123,7 @@ def test_every_acquired_offset_is_acknowledged_once(data: st.DataObject) -> None
         records = [offset for offset in records if offset <= last]
     found = [
         (offset, kind)
-        for first, end, kind in acknowledgements(ranges, records, ACCEPT, last)
+        for first, end, kind in acknowledgements(ranges, dict.fromkeys(records, ACCEPT), last)
         for offset in range(first, end + 1)
     ]
     assert found == [

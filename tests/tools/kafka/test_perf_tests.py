@@ -13,10 +13,10 @@ from kafka import KafkaConsumer
 from pykbroker.testing import Broker
 from pykbroker.tools.kafka import consumer_perf_test
 from pykbroker.tools.kafka.__main__ import main
-from pykbroker.tools.kafka.consumer_perf_test import Read, Rebalances, whole_name
+from pykbroker.tools.kafka.consumer_perf_test import Rebalances, whole_name
 from pykbroker.tools.kafka.java_dates import date_format
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
-from pykbroker.tools.kafka.perf_report import print_metrics
+from pykbroker.tools.kafka.perf_report import Read, print_metrics
 from pykbroker.tools.kafka.perf_sending import parts_of
 from pykbroker.tools.kafka.send_stats import SendStats
 from pykbroker.tools.kafka.tool_options import Accepted, Options

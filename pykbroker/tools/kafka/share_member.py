@@ -1,0 +1,56 @@
+"""The member of a share group that the tools of share consumers read with, from a Java client's properties.
+
+Responsible for the properties, and for the end of the member and of its connections. Not responsible for the options of
+a tool, nor for its output. The member is that of `pykbroker consume --share`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.share_group_reader import OnAcknowledged, ShareGroupReader, WantedShare
+
+_ACTS: Final = frozenset({"group.id", "client.id", "request.timeout.ms", "max.poll.records", "fetch.max.bytes"})
+#: The tools choose the acknowledgements themselves, and every batch is checked.
+_SET_BY_TOOLS: Final = frozenset({"share.acknowledgement.mode", "check.crcs", "receive.buffer.bytes"})
+
+
+@contextmanager
+def share_member(
+    properties: Mapping[str, str], bootstrap: str, wanted: WantedShare, on_acknowledged: OnAcknowledged
+) -> Iterator[ShareGroupReader]:
+    """Yield a member for the block. At the end it acknowledges its last batch, and releases all other records. After an
+    error it acknowledges nothing more. A property that has no effect is named on standard error. Raises ConfigError,
+    NotServed and OSError.
+
+    `properties`: of a Java consumer; `bootstrap`: HOST:PORT,... of the brokers; `wanted`: the group, the topics and the
+    limit. The member yields empty batches while nothing comes.
+    """
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+    from pykbroker.tools.cluster.client_properties import WITHOUT_EFFECT, number_of, settings_of
+    from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
+
+    for key in properties:
+        is_known = key in _ACTS or key in _SET_BY_TOOLS or key in WITHOUT_EFFECT
+        if not is_known and not key.startswith(("ssl.", "sasl.", "security.")):
+            print(f"WARN {key} is no setting of the Python share consumer and has no effect", file=sys.stderr)
+    wanted = replace(
+        wanted,
+        follows=True,
+        shows_pauses=True,
+        records_at_once=number_of(properties, "max.poll.records", wanted.records_at_once),
+        bytes_at_once=number_of(properties, "fetch.max.bytes", wanted.bytes_at_once),
+    )
+    with AskedCluster(settings_of(properties, bootstrap)) as cluster:
+        reader = ShareGroupReader(cluster, wanted, on_acknowledged)
+        is_well = False
+        try:
+            yield reader
+            is_well = True
+        finally:
+            reader.close(printed_all=is_well)

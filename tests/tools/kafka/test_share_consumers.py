@@ -1,0 +1,305 @@
+"""kafka-console-share-consumer, -verifiable-share-consumer and -share-consumer-perf-test: options, lines and ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykbroker.testing import Broker
+from pykbroker.tools.cluster import share_groups
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
+from pykbroker.tools.cluster.delivered_records import DeliveredRecord
+from pykbroker.tools.cluster.failure import AskFailed, failed
+from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
+from pykbroker.tools.cluster.share_member_session import REJECT, RELEASE
+from pykbroker.tools.kafka import console_share_consumer, share_consumer_perf_test, verifiable_share_consumer
+from pykbroker.tools.kafka.__main__ import main
+from pykbroker.tools.kafka.console_share_consumer import OPTIONS, consumer_properties
+from pykbroker.tools.kafka.java_dates import date_format
+from pykbroker.tools.kafka.perf_report import Read
+from pykbroker.tools.kafka.record_text import RecordText
+from pykbroker_wire.errors import ErrorCode
+
+COUNT = 6
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def queue(broker: Broker, request: pytest.FixtureRequest) -> str:
+    """A topic with records, and a group of the same name that begins with them."""
+    name = re.sub(r"\W", "-", request.node.name)
+    broker.create_topic(name, partitions=1)
+    for number in range(COUNT):
+        broker.produce(name, b"%d" % number, partition=0)
+    reset = ["--add-config", "share.auto.offset.reset=earliest", "--alter"]
+    assert main(["configs", *at(broker), "--entity-type", "groups", "--entity-name", name, *reset]) == 0
+    return name
+
+
+def at(broker: Broker) -> list[str]:
+    return ["--bootstrap-server", broker.bootstrap_servers]
+
+
+def lag(broker: Broker, group: str) -> int | None:
+    with AskedCluster(ClusterSettings((broker.bootstrap_servers,))) as cluster:
+        found = share_groups.positions(cluster, group)[group, 0]
+    assert not isinstance(found, AskFailed)
+    return found.lag
+
+
+# -- the console ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_printed_records_are_accepted_released_or_rejected(
+    broker: Broker, queue: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capfd.readouterr()
+
+    def printed(*words: str) -> list[str]:
+        base = ["console-share-consumer", *at(broker), "--topic", queue, "--group", queue]
+        shown = ["--formatter-property", "print.delivery=true", "--formatter-property", "print.offset=true"]
+        assert main([*base, "--timeout-ms", "30000", *shown, *words]) == 0
+        out, err = capfd.readouterr()
+        assert err == f"Processed a total of {len(out.splitlines())} messages\n"
+        return out.splitlines()
+
+    assert printed("--release", "--max-messages", "2") == ["Offset:0\tDelivery:1\t0", "Offset:1\tDelivery:1\t1"]
+    assert printed("--reject", "--max-messages", "1") == ["Offset:0\tDelivery:2\t0"]
+    assert printed("--max-messages", "2") == ["Offset:1\tDelivery:2\t1", "Offset:2\tDelivery:1\t2"]
+    assert lag(broker, queue) == COUNT - 3
+
+
+@pytest.mark.slow
+def test_a_record_that_cannot_be_printed(broker: Broker, queue: str, capfd: pytest.CaptureFixture[str]) -> None:
+    broker.produce(queue, b"12345678", partition=0)
+    broker.produce(queue, b"1", partition=0)
+    capfd.readouterr()
+    base = ["console-share-consumer", *at(broker), "--topic", queue, "--group", queue, "--max-messages"]
+    longs = ["--value-deserializer", "org.apache.kafka.common.serialization.LongDeserializer"]
+    assert main([*base, "3", *longs]) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "ERROR Unknown error when running consumer: "
+    assert err.splitlines()[-1] == "Processed a total of 1 messages"
+    # The record was released, and those after it too.
+    assert main([*base, str(COUNT + 1), *longs, "--reject-message-on-error", "--timeout-ms", "30000"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "3544952156018063160\n"
+    assert err.count("rejecting this message: Size of data received by LongDeserializer is not 8") == COUNT
+    assert lag(broker, queue) == 1
+
+
+class Scripted(ShareGroupReader):
+    """A reader that yields these batches, and keeps the acknowledgements that a tool chooses."""
+
+    def __init__(self, *batches: list[DeliveredRecord], error: AskFailed | None = None) -> None:
+        self._scripted = batches
+        self._error = error
+        self.chosen: dict[int, int] = {}
+
+    def batches(self) -> Iterator[list[DeliveredRecord]]:
+        yield from self._scripted
+        if self._error is not None:
+            raise self._error
+
+    def acknowledge_as(self, record: DeliveredRecord, kind: int) -> None:
+        self.chosen[record.offset] = kind
+
+
+def records(*values: bytes) -> list[DeliveredRecord]:
+    return [DeliveredRecord("t", 0, place, 1, 0, None, value, (), 1) for place, value in enumerate(values)]
+
+
+def test_records_before_a_bad_one_are_not_given_back(capfd: pytest.CaptureFixture[str]) -> None:
+    text = RecordText({"value.deserializer": "ShortDeserializer"})
+    reader = Scripted(records(b"\0\1", b"x", b"\0\2"))
+    printing = console_share_consumer._Printing(text, rejects_on_error=False)
+    with pytest.raises(ValueError, match="ShortDeserializer"):
+        printing.print_all(reader, None)
+    assert reader.chosen == {1: RELEASE, 2: RELEASE}
+    reader = Scripted(records(b"\0\1", b"x", b"\0\2"))
+    console_share_consumer._Printing(text, rejects_on_error=True).print_all(reader, None)
+    assert reader.chosen == {1: REJECT}
+    assert capfd.readouterr().out.split() == ["1", "1", "2"]
+
+
+def test_a_timeout_and_a_failure_are_lines_and_no_failure_of_the_tool(capfd: pytest.CaptureFixture[str]) -> None:
+    printing = console_share_consumer._Printing(RecordText({}), rejects_on_error=False)
+    printing.print_all(Scripted([], [], error=failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)), -1)
+    said = capfd.readouterr().err.splitlines()
+    assert said == [
+        "ERROR Error processing message, terminating consumer process: ",
+        "org.apache.kafka.common.errors.TimeoutException",
+    ]
+    printing.print_all(Scripted(error=failed(ErrorCode.GROUP_AUTHORIZATION_FAILED)), None)
+    said = capfd.readouterr().err.splitlines()
+    assert said[1].startswith("org.apache.kafka.common.errors.GroupAuthorizationException: ")
+
+
+def test_a_closed_output_gives_the_batch_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(self: RecordText, record: Any) -> bytes:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(RecordText, "written", closed)
+    reader = Scripted(records(b"a", b"b"))
+    with pytest.raises(BrokenPipeError):
+        console_share_consumer._Printing(RecordText({}), rejects_on_error=False).print_all(reader, None)
+    assert reader.chosen == {0: RELEASE, 1: RELEASE}
+
+
+AT = ["--bootstrap-server", "localhost:1", "--topic", "t"]
+
+
+def ended(tool: str, words: Sequence[str]) -> int:
+    try:
+        return main([tool, *words])
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (AT[:2], "--topic is a required argument"),
+        (AT[2:], 'Missing required argument "[bootstrap-server]"'),
+        ([*AT, "--reject", "--release"], "At most one of --reject and --release may be specified."),
+        (
+            [*AT, "--consumer-property", "a=b", "--command-property", "a=b"],
+            "Options --consumer-property and --command-property cannot be specified together.",
+        ),
+        ([*AT, "--group", "a", "--command-property", "group.id=b"], "Detected group ids: 'a', 'b'"),
+        ([*AT, "--formatter", "com.example.Mine"], "it names a Java class"),
+        ([*AT, "--command-property", "max.poll.records=x"], "Invalid value x for configuration max.poll.records"),
+        ([*AT, "--max-messages", "x"], "Cannot parse argument 'x' of option max-messages"),
+    ],
+)
+def test_what_the_console_refuses(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("console-share-consumer", words) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_properties_of_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("group.id=of-the-file\nfetch.max.wait.ms=3\n")
+    given = OPTIONS.parse([*AT, "--consumer-config", str(file)])
+    found = consumer_properties(given)
+    assert (found["group.id"], found["client.id"]) == ("of-the-file", "console-share-consumer")
+    assert consumer_properties(OPTIONS.parse(AT))["group.id"] == "console-share-consumer"
+    # The addresses are read last, when the properties have been looked at.
+    words = ["--bootstrap-server", "none", "--topic", "t", "--consumer-config", str(file)]
+    assert ended("console-share-consumer", words) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("Option --consumer-config is deprecated and will be removed in a future version.")
+    assert "WARN fetch.max.wait.ms is no setting of the Python share consumer and has no effect" in err
+    assert "Invalid url in bootstrap.servers: none" in err
+
+
+# -- the verifiable consumer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_events(broker: Broker, queue: str, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    group = f"fresh-{queue}"
+    capsys.readouterr()
+    words = [*at(broker), "--topic", queue, "--group-id", group, "--max-messages", str(COUNT), "--verbose"]
+    how = ["--acknowledgement-mode", mode, "--offset-reset-strategy", "Earliest"]
+    assert main(["verifiable-share-consumer", *words, *how]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    names = [event["name"] for event in events]
+    assert names[:2] == ["startup_complete", "offset_reset_strategy_set"]
+    assert names[-1] == "shutdown_complete"
+    values = [event["value"] for event in events if event["name"] == "record_data"]
+    assert values == [str(number) for number in range(COUNT)]
+    for name in ("records_consumed", "offsets_acknowledged"):
+        found = [event for event in events if event["name"] == name]
+        assert sum(event["count"] for event in found) == COUNT
+        offsets = [offset for event in found for part in event["partitions"] for offset in part["offsets"]]
+        assert offsets == list(range(COUNT))
+    assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
+
+
+def test_a_refused_acknowledgement_is_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    events = verifiable_share_consumer._Events(verbose=False)
+    events.acknowledged(("t", 0), [], None)
+    events.acknowledged(("t", 0), [4, 5], failed(ErrorCode.INVALID_RECORD_STATE, "late"))
+    (event,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (event["count"], event["success"], event["error"]) == (2, False, "late")
+    assert events.count == 0
+
+
+def test_what_the_verifiable_consumer_refuses(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*at(broker), "--topic", "t", "--group-id", "g"]
+    assert main(["verifiable-share-consumer"]) == 0
+    assert ended("verifiable-share-consumer", [*words, "--acknowledgement-mode", "never"]) == 1
+    assert "No enum constant" in capsys.readouterr().err
+    assert ended("verifiable-share-consumer", words[2:]) == 1
+    capsys.readouterr()
+    # It is told late, and is no failure of the tool.
+    assert main(["verifiable-share-consumer", *words, "--offset-reset-strategy", "middle"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["name"] for line in out.splitlines()] == ["startup_complete", "shutdown_complete"]
+    assert "Unknown share auto offset reset strategy: middle" in err
+
+
+# -- the performance --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_all_members_read_the_records_together(
+    broker: Broker, queue: str, threads: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    words = [*at(broker), "--topic", queue, "--group", queue, "--messages", str(COUNT), "--threads", threads]
+    assert main(["share-consumer-perf-test", *words, "--show-consumer-stats", "--date-format", "y"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Warning: --messages is deprecated. Use --num-records instead."
+    heads, row = lines[1].split(", "), lines[-1].split(", ")
+    assert dict(zip(heads, row, strict=True))["data.consumed.in.nMsg"] == str(COUNT)
+    of_members = [line for line in lines if line.startswith("Share consumer ")]
+    suffixes = [""] if threads == "1" else ["-1", "-2"]
+    assert [line.partition(" consumption metrics- ")[0] for line in of_members] == [
+        f"Share consumer {place} having client id perf-share-consumer-client{suffix}"
+        for place, suffix in enumerate(suffixes, 1)
+    ]
+    # All of them are acknowledged.
+    short = [*words, "--timeout", "300", "--hide-header"]
+    assert main(["share-consumer-perf-test", *short]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("WARNING: Exiting before consuming the expected number of records: timeout (300 ms)")
+    assert lines[2].split(", ")[5] == "0"
+
+
+def test_rows_of_the_performance_tool() -> None:
+    dates = date_format("s")
+    row = share_consumer_perf_test.total_row(Read(4, 4 << 20), 1000, 3000, dates)
+    assert row == "1, 3, 4.0000, 2.0000, 2.0000, 4, 2000"
+    row = share_consumer_perf_test.interval_row(Read(6, 3 << 20), Read(2, 1 << 20), 1000, 3000, dates)
+    assert row == "1, 3, 3.0000, 1.0000, 2.0000, 6, 2000"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (AT, "Exactly one of the following arguments is required: [messages], [num-records]"),
+        ([*AT[:2], "--num-records", "1"], 'Missing required argument "[topic]"'),
+        ([*AT, "--num-records", "1", "--reporting-interval", "0"], "Reporting interval must be greater than 0."),
+        ([*AT, "--num-records", "1", "--threads", "0"], "--threads must be at least 1"),
+        ([*AT, "--num-records", "1", "--date-format", "b"], "Illegal pattern character 'b'"),
+    ],
+)
+def test_what_the_performance_tool_refuses(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended("share-consumer-perf-test", words) == 1
+    assert said in capsys.readouterr().err
