@@ -45,7 +45,7 @@ class DeliveredRecord:
 
 @dataclass(slots=True)
 class Allowance:
-    """How much may still be read of one answer."""
+    """A bound for one answer, from which each batch takes its part."""
 
     #: records, and headers of records
     items: int = _MOST_ITEMS

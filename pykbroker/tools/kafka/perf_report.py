@@ -1,5 +1,5 @@
-"""What the perf tools share besides their rates: the sums of what was read, the client's metrics, and a warning if the
-client was the limit."""
+"""The parts that the perf tools share besides their rates: sums of records, the table of a client's metrics, and a
+warning if the client was the limit."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class _Member:
 
 @dataclass(slots=True, frozen=True)
 class _Plan:
-    """How long the members read, and what they print meanwhile."""
+    """The end of the reading, and the rows that are printed meanwhile."""
 
     records: int
     timeout_ms: int
