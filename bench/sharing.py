@@ -46,6 +46,7 @@ _PROGRAM = Path(__file__).with_name("ShareLoad.java")
 RECORDS = 300_000
 NEW_GROUPS = 20
 MEMBERS = 1_000
+ACKNOWLEDGING = 50
 LOCKING_PARTITIONS = 112
 LOCKS = 10_000
 
@@ -193,9 +194,13 @@ class Member:
         return [(one.first_offset, one.last_offset) for each in found for one in each.acquired_records]
 
     def accept(self, partition: int, first: int, last: int) -> None:
+        self.send_accept(partition, first, last)
+        self.accept_answer()
+
+    def send_accept(self, partition: int, first: int, last: int) -> None:
         accepted = [AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[1])]
         named = [AcknowledgePartition(partition_index=partition, acknowledgement_batches=accepted)]
-        answer = self.client.call(
+        self.client.send(
             ShareAcknowledgeRequest(
                 group_id=self.group,
                 member_id=self.member,
@@ -204,6 +209,9 @@ class Member:
             )
         )
         self._session_epoch += 1
+
+    def accept_answer(self) -> None:
+        answer = self.client.receive(ShareAcknowledgeRequest.API_KEY, ShareAcknowledgeRequest.LATEST_VERSION)
         error = answer.error_code or answer.responses[0].partitions[0].error_code
         if error:
             raise RuntimeError(f"ShareAcknowledge: error {error}")
@@ -317,6 +325,47 @@ def _single_acknowledgements(node: LoneNode, seconds: float) -> Found:
         "p50": ordered[len(ordered) // 2] * 1e6,
         "p99": ordered[int(len(ordered) * 0.99)] * 1e6,
     }
+
+
+def _acknowledgements_of_many(node: LoneNode, seconds: float) -> Found:
+    """Each member has one acknowledgement of one record under way, all in one share partition."""
+    topic, topic_id = new_topic(node)
+    fill(node.address, topic_id, 0, 400_000)
+    group = _group()
+    begin_at_the_start(node.address, [group])
+    members = [Member(node.address, group, topic, topic_id) for _ in range(ACKNOWLEDGING)]
+    members[0].join(1)
+    acquired: dict[Member, list[int]] = {}
+    acknowledged, took = 0, 0.0
+    begin = time.perf_counter()
+    while (now := time.perf_counter()) < begin + 1.0 + seconds:
+        # Fetches are not measured, so all members fetch and then all acknowledge.
+        for member in members:
+            ranges = member.acquire(0, 100)
+            acquired[member] = [offset for first, last in ranges for offset in range(first, last + 1)]
+        before = time.perf_counter()
+        for member in members:
+            _accept_next(member, acquired[member])
+        under_way, count = set(members), 0
+        while under_way:
+            for member in list(under_way):
+                member.accept_answer()
+                count += 1
+                if acquired[member]:
+                    _accept_next(member, acquired[member])
+                else:
+                    under_way.remove(member)
+        if now > begin + 1.0:
+            acknowledged += count
+            took += time.perf_counter() - before
+    for member in members:
+        member.close()
+    return {"acknowledged": acknowledged / took}
+
+
+def _accept_next(member: Member, offsets: list[int]) -> None:
+    offset = offsets.pop()
+    member.send_accept(0, offset, offset)
 
 
 def _end_to_end(mode: str, node: LoneNode, seconds: float) -> Found:
@@ -454,6 +503,11 @@ _add(
     Figure("acknowledged", "records/s", target=3),
     Figure("p50", "µs", more_is_better=False, target=1),
     Figure("p99", "µs", more_is_better=False),
+)
+_add(
+    f"one record an acknowledgement, {ACKNOWLEDGING} members",
+    _acknowledgements_of_many,
+    Figure("acknowledged", "records/s"),
 )
 for _mode in _GOALS:
     _add(

@@ -78,6 +78,8 @@ def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: i
     """Return the order of a java.util.HashMap to which these keys were added one by one. Its buckets never become trees
     here."""
     distinct = list(dict.fromkeys(keys))
+    if len(distinct) <= 1:
+        return distinct
     while len(distinct) > buckets * _LOAD_FACTOR:
         buckets *= 2
 

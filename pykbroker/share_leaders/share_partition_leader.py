@@ -30,6 +30,7 @@ from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
 from pykbroker.share_leaders.state_load import LoadedState, StateLoad
+from pykbroker.share_leaders.state_writes import StateWrites
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -95,9 +96,9 @@ class SharePartitionLeader:
         "_load",
         "_services",
         "_start_write",
-        "_state_epoch",
         "_timer",
         "_wakes",
+        "_writes",
         "error",
         "fetch_waiters",
         "key",
@@ -121,7 +122,6 @@ class SharePartitionLeader:
         self._services = services
         #: the state, for questions; before the load it is empty
         self.machine = SharePartition(0)
-        self._state_epoch = -1
         self._is_start_stored = True
         self._start_write: Promise | None = None
         self._timer = EarlyTimer(services.loop, self._expire, per_second=1000)
@@ -151,7 +151,8 @@ class SharePartitionLeader:
             logger.log(logging.INFO if is_usual else logging.WARNING, "%s could not be loaded: %s", self, found)
             self._leave(LeaderState.FAILED, found.code)
             return
-        self.machine, self._state_epoch, self._is_start_stored = found.machine, found.state_epoch, found.is_start_stored
+        self.machine, self._is_start_stored = found.machine, found.is_start_stored
+        self._writes = StateWrites(self.key, partial(self._send, found.state_epoch))
         for size in found.batch_sizes:
             self._services.measures.partition(self.key).batch_sizes.record(size)
         self._become(LeaderState.ACTIVE)
@@ -331,8 +332,11 @@ class SharePartitionLeader:
 
     def _write(self, write: DeliveryWrite) -> Promise:
         self.letters.expect(write)
+        return self._writes.write(write)
+
+    def _send(self, state_epoch: int, write: DeliveryWrite) -> Promise:
         return self._services.keeper.write(
-            self.key, self._state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
+            self.key, state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
         )
 
     def _take_outcome(self, outcome: Promise) -> ErrorCode:

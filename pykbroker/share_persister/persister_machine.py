@@ -334,8 +334,10 @@ class PersisterMachine:
 
     def next_wake(self) -> float | None:
         """Return the time at which `wake` has something to do, None if nothing waits for time."""
-        times = [time for time in (self._resting.next_due(), self._deadlines.next_due()) if time is not None]
-        return min(times, default=None)
+        resting, deadline = self._resting.next_due(), self._deadlines.next_due()
+        if resting is None or deadline is None:
+            return resting if deadline is None else deadline
+        return min(resting, deadline)
 
     # -- within -------------------------------------------------------------------------------------------------------
 

@@ -228,6 +228,15 @@ class LeaderEvents(RuleBasedStateMachine):
             if self.keeper.asked:
                 self.answer(outcome)
 
+    @rule(data=st.data(), kinds=st.lists(st.sampled_from([ACCEPT, ACCEPT, RELEASE, REJECT]), min_size=3, max_size=5))
+    def acknowledge_together(self, data: st.DataObject, kinds: list[int]) -> None:
+        """Acknowledgements come while the write of the first one is out, and then the share coordinator answers."""
+        for kind in kinds:
+            self.acknowledge(data, kind, None, 0, False, None)
+        self._settle()
+        while self.keeper.asked:
+            self.answer("done")
+
     @precondition(lambda self: self.keeper.asked)
     @rule(outcome=st.sampled_from(["done", "done", "done", "lost", "lost", *WRITE_ERRORS]))
     def answer(self, outcome: str | ErrorCode) -> None:

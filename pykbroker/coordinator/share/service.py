@@ -15,6 +15,7 @@ own work needs share.version 1.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 D = TypeVar("D")
 #: The action of an operation for one share partition, with the request's data about it. The last two arguments are the
 #: time and the Result for the records.
@@ -215,20 +217,20 @@ class ShareCoordinatorService:
     ) -> Later[AnswersByPartition]:
         """Run `act` on each share partition. `failed` begins the message of an error that the coordinator has with its
         log. `ended` is called when all answers are there."""
-        keys: list[SharePartitionKey] = []
-        parts: list[Later[list[StateOutcome]]] = []
-        for index, part in self._parts(group_id, asked):
-            keys += [key for key, _ in part]
-            parts.append(self._submit(index, part, act, failed))
-
-        def answers(found: Iterable[StateOutcome]) -> AnswersByPartition:
-            ended()
-            return _by_topic(zip(keys, found, strict=True))
-
+        parts = list(self._parts(group_id, asked))
+        keys = [key for _, part in parts for key, _ in part]
         if len(parts) == 1:
             # Leaders write to one partition most of the time, and each future costs a turn of the loop.
-            return then(parts[0], answers)
-        return then(gather(parts), lambda found: answers(chain.from_iterable(found)))
+            [(index, part)] = parts
+            found = self._submit(index, part, act, failed, lambda outcomes: _by_topic(keys, outcomes))
+        else:
+            outcomes = gather([self._submit(index, part, act, failed, list) for index, part in parts])
+            found = then(outcomes, lambda each: _by_topic(keys, chain.from_iterable(each)))
+        if isinstance(found, asyncio.Future):
+            found.add_done_callback(lambda _: ended())
+        else:
+            ended()
+        return found
 
     def _parts(
         self, group_id: str, asked: RequestEntries[D]
@@ -247,18 +249,25 @@ class ShareCoordinatorService:
             yield from each.items()
 
     def _submit(
-        self, index: int, part: list[tuple[SharePartitionKey, D]], act: Act[D], failed: str
-    ) -> Later[list[StateOutcome]]:
+        self,
+        index: int,
+        part: list[tuple[SharePartitionKey, D]],
+        act: Act[D],
+        failed: str,
+        answer: Callable[[list[StateOutcome]], A],
+    ) -> Later[A]:
+        """Run `act` on share partitions of one shard, and return `answer` of the outcomes."""
+
         def operation(shard: ShareStateShard, token: Token, now_ms: int) -> Result:
             result = Result()
-            result.reply(token, [act(shard, key, data, now_ms, result) for key, data in part])
+            result.reply(token, answer([act(shard, key, data, now_ms, result) for key, data in part]))
             result.atomic = sum(map(records.about_bytes, result.records)) <= BATCH_BYTES
             return result
 
         return self.coordinator.submit(
             index,
             operation,
-            lambda code: [StateOutcome(code, failed + code.message)] * len(part),
+            lambda code: answer([StateOutcome(code, failed + code.message)] * len(part)),
             barrier=lambda shard: shard.must_see([key for key, _ in part]),
             waits_for_load=True,
         )
@@ -318,11 +327,11 @@ def refused(asked: Iterable[tuple[bytes, int, object]], code: ErrorCode) -> Answ
     return found
 
 
-def _by_topic(answers: Iterable[tuple[SharePartitionKey, StateOutcome]]) -> AnswersByPartition:
+def _by_topic(keys: Iterable[SharePartitionKey], answers: Iterable[StateOutcome]) -> AnswersByPartition:
     """Return the answers by topic id and partition, in the order of Kafka's HashMaps. The last one of a share partition
     counts."""
     found: AnswersByPartition = {}
-    for key, answer in answers:
+    for key, answer in zip(keys, answers, strict=True):
         found.setdefault(key.topic_id, {})[key.partition] = answer
     return {
         topic_id: {index: found[topic_id][index] for index in hash_map_order(found[topic_id], lambda index: index)}

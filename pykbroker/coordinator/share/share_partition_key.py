@@ -9,10 +9,14 @@ one key have the same partition, because it is computed from the canonical text.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from pykbroker.coordinator.java import partition_for
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
+
+#: Each write of a share partition makes the text of its key several times.
+_text_of = lru_cache(maxsize=4_096)(uuid_to_str)
 
 _LEAST_INT32 = -(2**31)
 _MOST_INT32 = 2**31 - 1
@@ -27,7 +31,7 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.group_id}:{uuid_to_str(self.topic_id)}:{self.partition}"
+        return f"{self.group_id}:{_text_of(self.topic_id)}:{self.partition}"
 
     def state_partition(self, partitions: int) -> int:
         """Return the partition of `__share_group_state` for this key, if the topic has `partitions` partitions."""

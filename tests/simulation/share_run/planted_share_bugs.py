@@ -37,7 +37,7 @@ def a_lock_given_twice_after_failover() -> Iterator[None]:
         (
             ShareLeaders.leader_of,
             is_known,
-            "is_current = found._state_epoch >= 0 and found.partition is partition",
+            "is_current = found.state.value != 'loading' and found.partition is partition",
         ),
         (ShareLeaders.leader_of, "found.end()", "pass"),
     ):

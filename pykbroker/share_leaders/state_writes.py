@@ -1,0 +1,95 @@
+"""The writes of one share partition's state, of which one is under way.
+
+The share coordinator takes the writes of a share partition one after another. Those that come while one is under way
+go together as the next one. So many members that acknowledge records of one share partition share the cost of a write,
+and the answer for a member waits for two writes at most.
+
+A write that has others in it is the same to the share coordinator as these one after another. It merges the states of
+an offset by delivery count and state, in whatever order they come (KIP-932). Later writes have later starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykbroker.net.promise import Promise
+from pykbroker.share_partitions.state_changes import DeliveryWrite
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
+
+logger = logging.getLogger(__name__)
+
+#: The most writes that go together, because one turn of the loop deals with their outcome.
+MOST_WRITES: Final = 256
+#: The most ranges of writes that go together. A single write may have more.
+MOST_RANGES: Final = 10_000
+
+#: Sends a write, and returns a promise of its outcome.
+SendWrite = Callable[[DeliveryWrite], Promise]
+
+
+class _Waiting(NamedTuple):
+    write: DeliveryWrite
+    promise: Promise
+
+
+class StateWrites:
+    """Writes that come in the order of the calls. `send` is called for one at a time."""
+
+    __slots__ = ("_is_under_way", "_key", "_send", "_waiting")
+
+    def __init__(self, key: SharePartitionKey, send: SendWrite) -> None:
+        self._key = key
+        self._send = send
+        self._is_under_way = False
+        # There are at most as many as requests under way, and as batches whose locks end or whose letters are written.
+        self._waiting: deque[_Waiting] = deque()
+
+    def write(self, write: DeliveryWrite) -> Promise:
+        """Send a write as soon as the one under way has its outcome. Return a promise of its own outcome, which is what
+        the promise of `send` has. The write may not change until then."""
+        promise = Promise()
+        self._waiting.append(_Waiting(write, promise))
+        self._send_next()
+        return promise
+
+    def _send_next(self) -> None:
+        # A promise may have its result within the call of `send`.
+        while self._waiting and not self._is_under_way:
+            self._is_under_way = True
+            together = list(self._take())
+            self._send(self._join(together)).add_done_callback(partial(self._ended, together))
+
+    def _ended(self, together: list[_Waiting], outcome: Promise) -> None:
+        self._is_under_way = False
+        for each in together:
+            try:
+                each.promise.set_result(outcome.result())
+            except Exception:
+                # The others must have their outcome too.
+                logger.exception("The outcome of a write for %s could not be used", self._key)
+        self._send_next()
+
+    def _take(self) -> Iterator[_Waiting]:
+        """Take the writes that go together: the first one, and those after it up to the limits."""
+        ranges = 0
+        for _ in range(min(MOST_WRITES, len(self._waiting))):
+            ranges += len(self._waiting[0].write.ranges)
+            yield self._waiting.popleft()
+            if self._waiting and ranges + len(self._waiting[0].write.ranges) > MOST_RANGES:
+                return
+
+    def _join(self, together: list[_Waiting]) -> DeliveryWrite:
+        last = together[-1].write
+        if len(together) == 1:
+            return last
+        joined = DeliveryWrite(is_awaited=last.is_awaited)
+        joined.start, joined.delivered = last.start, last.delivered
+        joined.ranges = list(chain.from_iterable(each.write.ranges for each in together))
+        return joined
