@@ -57,7 +57,8 @@ def test_the_events_find_it(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
         run_state_machine_as_test(
             LetterModel,
             settings=settings(
-                max_examples=800,
+                # A bug has many chances, because the first find ends the search.
+                max_examples=5_000,
                 stateful_step_count=50,
                 deadline=None,
                 phases=(Phase.generate,),
