@@ -1,6 +1,6 @@
 """The writes of one share partition's state, of which one is under way.
 
-The share coordinator takes the writes of a share partition one after another. Those that come while one is under way
+The share coordinator takes the writes of a share partition one after another. Writes that come while one is under way
 go together as the next one. So many members that acknowledge records of one share partition share the cost of a write,
 and the answer for a member waits for two writes at most.
 
