@@ -14,13 +14,15 @@ class EarlyTimer:
     """Calls `fire` when something may be due. Times are those of the loop's clock, in units of which a second has
     `per_second`."""
 
-    __slots__ = ("_fire", "_handle", "_loop", "_per_second")
+    __slots__ = ("_due_s", "_fire", "_handle", "_loop", "_per_second")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], object], *, per_second: int = 1) -> None:
         self._loop = loop
         self._fire = fire
         self._per_second = per_second
         self._handle: asyncio.TimerHandle | None = None
+        #: the time of the handle, which asks its loop for it otherwise
+        self._due_s = 0.0
 
     def set(self, due: float | None) -> None:
         """Call `fire` at `due`, or earlier. None if nothing is due at any time."""
@@ -28,9 +30,10 @@ class EarlyTimer:
             return
         due_s = due / self._per_second
         if self._handle is not None:
-            if self._handle.when() <= due_s:
+            if self._due_s <= due_s:
                 return
             self._handle.cancel()
+        self._due_s = due_s
         self._handle = self._loop.call_at(due_s, self._fired)
 
     def cancel(self) -> None:

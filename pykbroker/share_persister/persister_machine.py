@@ -312,6 +312,8 @@ class PersisterMachine:
 
     def take_sends(self, now: float) -> list[StateRequest | CoordinatorLookup]:
         """Return the requests and lookups to send now. Each has to end with `answered`, `found` or `failed`."""
+        if not self._ready and not self._sought:
+            return []
         sends: list[StateRequest | CoordinatorLookup] = [*self._take_lookups(now)]
         ready, self._ready = self._ready, {}
         for line in ready:
