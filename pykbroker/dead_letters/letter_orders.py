@@ -4,12 +4,12 @@ values; writer_machine.py drives them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykbroker.dead_letters.letter_batches import LetterFrame, RecordCopies
+from pykbroker.dead_letters.letter_batches import KeyAndValue, LetterFrame
 from pykbroker.dead_letters.letter_topics import LetterPartition
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class LetterPlace(NamedTuple):
     partition: int
 
 
+class AppendedLetters(NamedTuple):
+    """Letters that are in the log of a leader: the place, which is a partition in one leader epoch, and the offset
+    after the last of them."""
+
+    place: Hashable
+    after: int
+
+
 @dataclass(slots=True, eq=False)
 class LetterOrder:
     """Letters to write. The fields after `frame` are notes of the machine."""
@@ -61,11 +69,19 @@ class LetterOrder:
     #: the partition to which the next letters go, once the topic is known
     target: LetterPartition | None = None
     #: what was read for the next letters; None if it must be read first
-    copies: RecordCopies | None = None
+    copies: dict[int, KeyAndValue] | None = None
     #: the last offset that `copies` decides
     copies_through: int = -1
-    #: the bytes of `copies`
+    #: the bytes of `copies`, and the broker whose share of the memory they take (copy_reads.py)
     held_bytes: int = 0
+    held_by: int = -1
+    #: the time from which on the order no longer waits for a source log that cannot be read yet, None before the first
+    #: wait
+    patient_until: float | None = None
+    #: The most bytes of a batch with this order, 0 for the machine's limit. A leader has refused a larger one.
+    most_bytes: int = 0
+    #: letters that a leader has appended, without knowing that they are on enough replicas
+    appended: AppendedLetters | None = None
     failures: int = 0
     #: why it was given up; empty if all its letters are written
     problem: str = ""
@@ -78,6 +94,11 @@ class LetterOrder:
         """The place of an order whose topic is known."""
         assert self.target is not None
         return LetterPlace(self.target.leader, self.target.topic_id, self.target.partition)
+
+    def last_known(self) -> int:
+        """The last offset whose letter is known: the last of all, or of those that `copies` decides."""
+        last = self.letters.last_offset
+        return last if self.copies is None else min(last, self.copies_through)
 
     def rest(self) -> float | None:
         """Count a failure. Return the seconds until the next try, or None if there is none."""

@@ -13,9 +13,11 @@ from pykbroker_wire.messages.produce import (
     TopicProduceData,
 )
 
-#: Apache Kafka's (ServerConfigs.REQUEST_TIMEOUT_MS_DEFAULT): how long the leader waits for its followers, and how long
-#: the writer waits for the leader.
+#: The writer waits so long for the leader. Apache Kafka's number (ServerConfigs.REQUEST_TIMEOUT_MS_DEFAULT).
 TIMEOUT_MS: Final = 30_000
+#: The leader waits so long for its followers. It is less, so that the writer gets the answer REQUEST_TIMED_OUT, from
+#: which it knows that the letters are appended.
+_FOLLOWERS_TIMEOUT_MS: Final = 20_000
 _ALL_REPLICAS: Final = -1
 
 
@@ -28,7 +30,7 @@ def produce_request(letters: SendLetters) -> ProduceRequest:
             topic = TopicProduceData(name=target.topic, topic_id=target.topic_id, partition_data=[])
             topics[target.topic_id] = topic
         topic.partition_data.append(PartitionProduceData(index=target.partition, records=batch))
-    return ProduceRequest(acks=_ALL_REPLICAS, timeout_ms=TIMEOUT_MS, topic_data=list(topics.values()))
+    return ProduceRequest(acks=_ALL_REPLICAS, timeout_ms=_FOLLOWERS_TIMEOUT_MS, topic_data=list(topics.values()))
 
 
 def produce_errors(letters: SendLetters, answer: ProduceResponse) -> dict[tuple[bytes, int], ErrorCode]:

@@ -49,6 +49,11 @@ class LetterPartition(NamedTuple):
     leader_epoch: int
     most_bytes: int
 
+    @property
+    def led_partition(self) -> tuple[bytes, int, int]:
+        """The partition in its present leader epoch. Records that are appended in it stay until the epoch ends."""
+        return self.topic_id, self.partition, self.leader_epoch
+
 
 class MissingTopic(NamedTuple):
     """The topic does not exist, and the broker may create it."""

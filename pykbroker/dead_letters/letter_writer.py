@@ -31,7 +31,7 @@ from pykbroker_wire.primitives import uuid_to_str
 if TYPE_CHECKING:
     from pykbroker.config.live import LiveConfig
     from pykbroker.dead_letters.source_reader import SourceReader
-    from pykbroker.dead_letters.source_records import CopiedRecords
+    from pykbroker.dead_letters.source_records import SourceOutcome
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.view import MetadataView
@@ -182,9 +182,9 @@ class LetterWriter:
         read = self._sources.read(letters.topic_id, letters.partition, first, step.last, step.most_bytes)
         read.add_done_callback(partial(self._source_read, step))
 
-    def _source_read(self, step: ReadSource, read: asyncio.Future[CopiedRecords | None]) -> None:
+    def _source_read(self, step: ReadSource, read: asyncio.Future[SourceOutcome]) -> None:
         if not self._is_closed and not read.cancelled():
-            self._machine.source_read(step.order, read.result(), step.last)
+            self._machine.source_read(step.order, read.result(), step.last, self._runtime.loop.time())
             self._pump_soon()
 
     def _created(self, name: str, created: asyncio.Future[ErrorCode]) -> None:

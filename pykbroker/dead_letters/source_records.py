@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from array import array
+from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pykbroker_wire.records.batch import (
     CODEC_MASK,
@@ -39,6 +40,15 @@ _OFFSET: Final = 6
 _INT64: Final = Struct("=q")
 
 
+class NotReadable(Enum):
+    """The reason for which a read has found no copies."""
+
+    #: the log has lost the record, or is not here
+    LOST = auto()
+    #: the record is, or may be, in the log, and cannot be read yet
+    NOT_YET = auto()
+
+
 class CopiedRecords(NamedTuple):
     """`records`: the key and the value by offset. Every offset up to `through` is decided: it is in `records`, or it
     gets no copy."""
@@ -50,6 +60,10 @@ class CopiedRecords(NamedTuple):
     def size(self) -> int:
         """The bytes of keys and values."""
         return sum(len(key or b"") + len(value or b"") for key, value in self.records.values())
+
+
+#: The end of a read of the source log.
+SourceOutcome: TypeAlias = CopiedRecords | NotReadable
 
 
 def takes_long(data: Buffer, first: int, last: int) -> bool:

@@ -12,17 +12,20 @@ goes the same way again with the rest of them.
 
 Invariants
 * Each order ends once: when all its letters are written, or when it is given up.
-* One request is under way to a broker, with at most `MOST_PARTITIONS` batches. It gets no further batch once it has
-  `MOST_REQUEST_BYTES`.
+* One request is under way to a broker, and it is bounded (ready_orders.py).
 * At most `MOST_ORDERS` orders are here. An order beyond them is given up at once.
-* At most `MOST_READS` reads are under way. No read begins while orders hold `MOST_HELD_BYTES` of copies.
+* Reads and the memory of copies are bounded (copy_reads.py).
 * One call of `take_steps` looks at `MOST_ORDERS_A_TURN` orders and makes `MOST_LETTERS_A_TURN` letters, then `has_more`
   is True.
 
 An order is given up if the rules refuse its topic, after an error that does not pass with time, and after
-`MOST_FAILURES` failures in a row. Differences from Apache Kafka
+`MOST_FAILURES` failures in a row. At a place that is down (down_places.py) one failure is enough. Differences from
+Apache Kafka
 * It tries again after each retriable error of the leader, and at once when the partition has a new leader. There, any
   error but NOT_LEADER_OR_FOLLOWER gives the order up.
+* Letters that a leader has appended, but not to enough replicas, are sent again only if the leader epoch ends.
+* Letters of a batch that is too large for the leader are sent again in smaller batches, and then without their copies.
+* A record that cannot be read yet, because the leader of its partition is new, is waited for.
 * Parts of an order share batches with other orders.
 * A try after a failure reads the source log again, so that an order which rests holds no copies.
 """
@@ -31,34 +34,39 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pykbroker.dead_letters.letter_batches import LetterBatch
+from pykbroker.dead_letters.copy_reads import CopyReads
+from pykbroker.dead_letters.down_places import DownPlaces
 from pykbroker.dead_letters.letter_orders import (
+    AppendedLetters,
     CreateTopic,
     LetterOrder,
-    LetterPlace,
     OrderStage,
     ReadSource,
     SendLetters,
 )
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
+from pykbroker.dead_letters.ready_orders import ReadyOrders
+from pykbroker.dead_letters.source_records import NotReadable
 from pykbroker.share_persister.due_times import DueTimes
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pykbroker.dead_letters.source_records import CopiedRecords
+    from pykbroker.dead_letters.source_records import SourceOutcome
 
 MOST_ORDERS: Final = 100_000
-MOST_READS: Final = 4
-MOST_HELD_BYTES: Final = 8 << 20
 MOST_ORDERS_A_TURN: Final = 500
 MOST_LETTERS_A_TURN: Final = 4_000
-#: A batch of more bytes has one letter, or its topic accepts no larger one.
-MOST_BATCH_BYTES: Final = 1 << 20
-MOST_REQUEST_BYTES: Final = 4 << 20
-MOST_PARTITIONS: Final = 100
+#: An order waits so long for its next record while the source log cannot be read yet, and looks so often.
+SOURCE_SECONDS: Final = 10.0
+_LOOKS_A_SECOND: Final = 10
+#: After this time letters that a leader has appended count as written, if the leader epoch has not ended.
+CONFIRM_SECONDS: Final = 2.0
+#: The leader has appended the letters, but not enough replicas have them.
+APPENDED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _TOO_MANY: Final = f"{MOST_ORDERS} ranges of records wait already."
 
 
@@ -96,12 +104,9 @@ class WriterMachine:
         #: orders that wait for the creation of a topic
         self._creating: dict[str, list[LetterOrder]] = {}
         self._resting: DueTimes[LetterOrder] = DueTimes()
-        self._unread: deque[LetterOrder] = deque()
-        self._reads = 0
-        self._held_bytes = 0
-        #: ready orders by broker and partition
-        self._ready: dict[int, dict[LetterPlace, dict[LetterOrder, None]]] = {}
-        self._busy: set[int] = set()
+        self._copies = CopyReads()
+        self._down = DownPlaces()
+        self._ready = ReadyOrders()
         self._steps: list[ReadSource | CreateTopic | SendLetters] = []
         self._ended: list[LetterOrder] = []
         self.has_more = False
@@ -119,16 +124,21 @@ class WriterMachine:
         else:
             self._queue(order)
 
-    def source_read(self, order: LetterOrder, found: CopiedRecords | None, last: int) -> None:
-        """Take the end of a read up to `last`. `found` is None if the source log cannot be read now. Then the letters
-        have headers only, as in Apache Kafka. The same is so if the read has found no batch."""
-        self._reads -= 1
-        if found is None or found.through < order.next_offset:
+    def source_read(self, order: LetterOrder, found: SourceOutcome, last: int, now: float) -> None:
+        """Take the end of a read up to `last`. If the source log has lost the records, the letters have headers only,
+        as in Apache Kafka. The same is so if the read has found no batch, and if the log could not be read for
+        `SOURCE_SECONDS`."""
+        self._copies.ended()
+        source = (order.letters.topic_id, order.letters.partition)
+        if found is NotReadable.NOT_YET and self._waits(order, source, now):
+            return
+        if isinstance(found, NotReadable) or found.through < order.next_offset:
             order.copies, order.copies_through = {}, last
         else:
-            order.copies, order.copies_through = found.records, found.through
-            order.held_bytes = found.size
-            self._held_bytes += order.held_bytes
+            self._down.succeeded(source)
+            order.patient_until = None
+            order.copies, order.copies_through = dict(found.records), found.through
+            self._copies.hold(order, found.size)
         # The partition may have another leader by now.
         self._queue(order)
 
@@ -136,20 +146,27 @@ class WriterMachine:
         """Take the end of a creation. NONE if this broker's metadata has the topic."""
         for order in self._creating.pop(name):
             if error is ErrorCode.NONE:
+                self._down.succeeded(name)
                 self._queue(order)
             elif error.retriable or error is ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._try_later(order, f"The dead letter topic {name} could not be created: {error.name}.", now)
+                self._try_later(order, name, f"The dead letter topic {name} could not be created: {error.name}.", now)
             else:
                 self._give_up(order, f"The dead letter topic {name} could not be created: {error.name}.")
 
     def answered(self, request: SendLetters, errors: Mapping[tuple[bytes, int], ErrorCode], now: float) -> None:
         """Take the answer to a request: the error of each partition, by topic id and index."""
-        self._busy.discard(request.node_id)
+        self._ready.answered(request.node_id)
         for target, orders in request.orders.items():
             error = errors.get((target.topic_id, target.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            if error is ErrorCode.NONE:
+                self._down.succeeded(target.led_partition)
+            elif error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
+                continue
             for order, after in orders:
                 if error is ErrorCode.NONE:
                     self._written(order, after)
+                elif error in APPENDED:
+                    self._confirm(order, AppendedLetters(target.led_partition, after), _refusal(target, error), now)
                 elif error.retriable:
                     self._failed(order, _refusal(target, error), now)
                 else:
@@ -158,18 +175,19 @@ class WriterMachine:
 
     def failed(self, request: SendLetters, reason: str, now: float) -> None:
         """Take the failure of a request that has no answer. Its letters may have been written all the same."""
-        self._busy.discard(request.node_id)
+        self._ready.answered(request.node_id)
         for target, orders in request.orders.items():
             for order, _ in orders:
                 self._failed(order, f"Broker {target.leader} did not answer: {reason}.", now)
 
     def topics_changed(self) -> None:
         """Look again at the topics of orders whose partition has another leader now."""
-        # The orders of a place have one partition.
-        firsts = [next(iter(orders)) for places in self._ready.values() for orders in places.values()]
-        for first in self._moved(firsts):
-            for order in self._take_ready(first.place):
+        for first in self._moved(self._ready.firsts()):
+            for order in self._ready.take(first.place):
                 self._queue(order)
+        for order in self._moved(self._copies.unread()):
+            self._copies.withdraw(order)
+            self._queue(order)
         for order in self._moved(self._resting.items()):
             self._resting.withdraw(order)
             self._queue(order)
@@ -185,14 +203,14 @@ class WriterMachine:
         """Return what has to be done now. `now_ms` is the timestamp of the letters. If `has_more` is True afterwards,
         call it again in the next turn of the loop."""
         self._judge(now)
-        while self._unread and self._reads < MOST_READS and self._held_bytes < MOST_HELD_BYTES:
-            self._read(self._unread.popleft())
+        for order in self._copies.begin():
+            self._read(order)
         letters = MOST_LETTERS_A_TURN
-        for node_id in [node_id for node_id in self._ready if node_id not in self._busy]:
+        for node_id in self._ready.brokers():
             if letters <= 0:
                 break
             letters -= self._send(node_id, letters, now_ms)
-        self.has_more = bool(self._queued) or any(node_id not in self._busy for node_id in self._ready)
+        self.has_more = bool(self._queued) or bool(self._ready.brokers())
         steps, self._steps = self._steps, []
         return steps
 
@@ -225,75 +243,32 @@ class WriterMachine:
                 self._creating[topic.name].append(order)
             else:
                 order.target = topic
+                if self._was_appended(order):
+                    continue
                 if topic.leader < 0:
-                    self._try_later(order, f"Partition {topic.topic}-{topic.index} has no leader.", now)
+                    reason = f"Partition {topic.topic}-{topic.partition} has no leader."
+                    self._try_later(order, topic.led_partition, reason, now)
                 elif self._copies_of(order) and order.copies is None:
                     order.stage = OrderStage.UNREAD
-                    self._unread.append(order)
+                    self._copies.add(order)
                 else:
-                    self._make_ready(order)
+                    self._ready.add(order)
 
     def _read(self, order: LetterOrder) -> None:
         assert order.target is not None
         order.stage = OrderStage.READING
-        self._reads += 1
         last = min(order.letters.last_offset, order.next_offset + MOST_LETTERS_A_TURN - 1)
         self._steps.append(ReadSource(order, last, order.target.most_bytes))
 
-    def _make_ready(self, order: LetterOrder) -> None:
-        order.stage = OrderStage.READY
-        place = order.place
-        self._ready.setdefault(place.node_id, {}).setdefault(place, {})[order] = None
-
-    def _take_ready(self, place: LetterPlace) -> dict[LetterOrder, None]:
-        """Remove a place and return its orders."""
-        places = self._ready[place.node_id]
-        orders = places.pop(place)
-        if not places:
-            del self._ready[place.node_id]
-        return orders
-
     def _send(self, node_id: int, most_letters: int, now_ms: int) -> int:
         """Make the request for a broker. Return how many letters it has."""
-        batches: dict[LetterPartition, LetterBatch] = {}
-        sent: dict[LetterPartition, list[tuple[LetterOrder, int]]] = {}
-        letters = size = 0
-        for place in list(self._ready[node_id]):
-            if letters >= most_letters or size >= MOST_REQUEST_BYTES or len(batches) >= MOST_PARTITIONS:
-                break
-            orders = self._take_ready(place)
-            target = next(iter(orders)).target
-            assert target is not None
-            batch = batches[target] = LetterBatch(target.most_bytes, MOST_BATCH_BYTES)
-            taken = sent[target] = []
-            for order in orders:
-                if batch.is_full or letters >= most_letters:
-                    break
-                after = self._add(order, batch, most_letters - letters)
-                if after > order.next_offset:
-                    letters += after - order.next_offset
-                    taken.append((order, after))
-                    order.stage = OrderStage.SENT
-                    self._counts.sent(order.letters.group_id)
-            for order, _ in taken:
-                del orders[order]
-            size += batch.size
-            if orders:
-                # The place goes last, so that the other partitions have their turn.
-                self._ready.setdefault(node_id, {})[place] = orders
-        self._busy.add(node_id)
-        sealed = {target: batch.seal(now_ms) for target, batch in batches.items()}
-        self._steps.append(SendLetters(node_id, sealed, sent))
-        return letters
-
-    def _add(self, order: LetterOrder, batch: LetterBatch, most_letters: int) -> int:
-        last = order.letters.last_offset
-        copies = order.copies
-        if copies is None:
-            copies = {}
-        else:
-            last = min(last, order.copies_through)
-        return batch.add(order.frame, order.next_offset, min(last, order.next_offset + most_letters - 1), copies)
+        made = self._ready.request(node_id, most_letters)
+        for orders in made.orders.values():
+            for order, _ in orders:
+                self._counts.sent(order.letters.group_id)
+        sealed = {target: batch.seal(now_ms) for target, batch in made.batches.items()}
+        self._steps.append(SendLetters(node_id, sealed, made.orders))
+        return made.letters
 
     def _written(self, order: LetterOrder, after: int) -> None:
         self._counts.written(order.letters.group_id, after - order.next_offset)
@@ -306,25 +281,75 @@ class WriterMachine:
             self._drop_copies(order)
         self._queue(order)
 
-    def _failed(self, order: LetterOrder, reason: str, now: float) -> None:
-        if not self._try_later(order, reason, now):
+    def _confirm(self, order: LetterOrder, appended: AppendedLetters, reason: str, now: float) -> None:
+        """Look at letters that a leader has appended after a rest. It is bounded how often that happens."""
+        if order.rest() is None:
             self._counts.failed(order.letters.group_id)
-
-    def _try_later(self, order: LetterOrder, reason: str, now: float) -> bool:
-        """Let an order rest. Return False if it is given up instead."""
-        rest = order.rest()
-        if rest is None:
             self._give_up(order, f"{reason} It was tried {order.failures} times.")
-            return False
+            return
+        order.appended = appended
         self._drop_copies(order)
-        order.stage = OrderStage.RESTING
-        # 20 % up or down, as Apache Kafka's.
-        self._resting.set(order, now + rest * (0.8 + 0.4 * self._chance.random()))
+        self._rest(order, now + CONFIRM_SECONDS)
+
+    def _was_appended(self, order: LetterOrder) -> bool:
+        """Take an order on whose letters the leader had no final answer. If it still leads in the same epoch, they are
+        in its log, and were written."""
+        appended, order.appended = order.appended, None
+        if appended is None or order.target is None or appended.place != order.target.led_partition:
+            return False
+        self._written(order, appended.after)
         return True
 
+    def _smaller(self, orders: Sequence[tuple[LetterOrder, int]], size: int) -> bool:
+        """Let the orders of a batch that is too large go on with smaller batches. A letter that was alone goes on
+        without its copy. Return False if nothing can be smaller."""
+        first, after = orders[0]
+        is_alone = len(orders) == 1 and after == first.next_offset + 1
+        if is_alone and (first.copies is None or first.copies.pop(first.next_offset, None) is None):
+            return False
+        for order, _ in orders:
+            order.most_bytes = order.most_bytes if is_alone else size // 2
+            self._queue(order)
+        return True
+
+    def _failed(self, order: LetterOrder, reason: str, now: float) -> None:
+        assert order.target is not None
+        if not self._try_later(order, order.target.led_partition, reason, now):
+            self._counts.failed(order.letters.group_id)
+
+    def _try_later(self, order: LetterOrder, place: Hashable, reason: str, now: float) -> bool:
+        """Let an order rest. Return False if it is given up instead. `place` is where it has failed."""
+        rest = order.rest()
+        is_down = self._down.is_down(place, now)
+        if rest is None or is_down:
+            self._down.failed(place, now)
+            tries = "once" if order.failures == 1 else f"{order.failures} times"
+            why = ", because others had failed for all their tries" if is_down else ""
+            self._give_up(order, f"{reason} It was tried {tries}{why}.")
+            return False
+        self._drop_copies(order)
+        # 20 % up or down, as Apache Kafka's.
+        self._rest(order, now + rest * (0.8 + 0.4 * self._chance.random()))
+        return True
+
+    def _rest(self, order: LetterOrder, due: float) -> None:
+        order.stage = OrderStage.RESTING
+        self._resting.set(order, due)
+
+    def _waits(self, order: LetterOrder, source: Hashable, now: float) -> bool:
+        """Let an order wait for its source log. Return False if it has waited long enough."""
+        if order.patient_until is None:
+            order.patient_until = now if self._down.is_down(source, now) else now + SOURCE_SECONDS
+        if now < order.patient_until:
+            # Few times, because of the heap.
+            self._rest(order, (int(now * _LOOKS_A_SECOND) + 1) / _LOOKS_A_SECOND)
+            return True
+        self._down.failed(source, now)
+        return False
+
     def _drop_copies(self, order: LetterOrder) -> None:
-        self._held_bytes -= order.held_bytes
-        order.copies, order.copies_through, order.held_bytes = None, -1, 0
+        self._copies.release(order)
+        order.copies, order.copies_through = None, -1
 
     def _give_up(self, order: LetterOrder, reason: str) -> None:
         order.problem = reason

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Hashable
 from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from pykbroker.dead_letters import letter_orders, writer_machine
+from pykbroker.dead_letters import copy_reads, letter_orders, ready_orders, writer_machine
+from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_batches import KeyAndValue, LetterFrame
-from pykbroker.dead_letters.letter_orders import CreateTopic, LetterOrder, ReadSource, SendLetters
+from pykbroker.dead_letters.letter_orders import CreateTopic, LetterOrder, OrderStage, ReadSource, SendLetters
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
-from pykbroker.dead_letters.source_records import CopiedRecords
-from pykbroker.dead_letters.writer_machine import WriterMachine
+from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable
+from pykbroker.dead_letters.writer_machine import SOURCE_SECONDS, WriterMachine
 from pykbroker.share_leaders.dead_letters import DeadLetterCause, DeadLetters
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import BatchHeader
@@ -26,13 +28,18 @@ from pykbroker_wire.records.record import iter_records
 
 NODES = (1, 2)
 GROUPS = ("copies", "plain")
-PASSING = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
-FINAL = [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+PASSING = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+APPENDED = [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT]
+TOO_LARGE = [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE]
+#: The most bytes of a batch that a leader takes. Each letter fits without its copy, and some do not with it.
+LEADER_LIMIT = 500
 #: Small limits, so that runs meet them.
 LIMITS = {
+    "MOST_FAILURES": 3,
     "MOST_ORDERS": 9,
     "MOST_READS": 2,
-    "MOST_HELD_BYTES": 40,
+    "MOST_HELD_BYTES": 400,
+    "MOST_HELD_BYTES_OF_A_BROKER": 200,
     "MOST_ORDERS_A_TURN": 3,
     "MOST_LETTERS_A_TURN": 5,
     "MOST_BATCH_BYTES": 900,
@@ -50,6 +57,11 @@ class Violation(AssertionError):
 def must(holds: bool, rule: str, *about: object) -> None:
     if not holds:
         raise Violation(rule, *about)
+
+
+def value_of(offset: int) -> bytes:
+    """Return the value of a record. One in seven is large."""
+    return b"%d" % offset * (4 if offset % 7 else 400)
 
 
 class Counts:
@@ -77,15 +89,20 @@ class LetterModel(RuleBasedStateMachine):
         self.counts = Counts()
         self.leaders = {0: 1, 1: 2, 2: 1}
         self.epochs = dict.fromkeys(self.leaders, 0)
-        self.exists = self.refused = False
+        self.exists = self.refused = self.short = False
         self.machine = self.machines(self.topic_of, self.copies_of, self.counts, random.Random(0))
         self.alive: set[LetterOrder] = set()
         self.reads: list[ReadSource] = []
+        #: since when an order has found nothing in the source log
+        self.waits: dict[LetterOrder, float] = {}
         self.creations: list[CreateTopic] = []
         self.requests: list[SendLetters] = []
         #: letters that a leader has acknowledged, by group, source partition and offset, with the value
         self.written: Counter[tuple[str, int, int]] = Counter()
-        self.expected: Counter[str] = Counter()
+        #: letters that a leader has appended without a final answer: the order, its place, and the letters
+        self.unsure: list[tuple[LetterOrder, Hashable, list[tuple[str, int, int]]]] = []
+        #: when the time of a place that is down ends
+        self.down: dict[Hashable, float] = {}
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
@@ -124,12 +141,19 @@ class LetterModel(RuleBasedStateMachine):
             return
         read = self.reads.pop(picks.randrange(len(self.reads)))
         first = read.order.next_offset
-        if picks.random() < 0.2:
-            self.machine.source_read(read.order, None, read.last)
+        if picks.random() < 0.4:
+            unreadable = picks.choice([NotReadable.LOST, NotReadable.NOT_YET, NotReadable.NOT_YET])
+            began = self.waits.setdefault(read.order, self.now)
+            self.machine.source_read(read.order, unreadable, read.last, self.now)
+            waits = read.order.stage is OrderStage.RESTING
+            must(not waits or unreadable is NotReadable.NOT_YET, "nothing waits for a record that is lost")
+            must(not waits or self.now - began < SOURCE_SECONDS, "the wait for a record ends")
         else:
             through = picks.randrange(first - 1, read.last + 1)
-            records: dict[int, KeyAndValue] = {at: (None, b"%d" % at * 4) for at in range(first, through + 1) if at % 3}
-            self.machine.source_read(read.order, CopiedRecords(records, through), read.last)
+            if through >= first:
+                self.waits.pop(read.order, None)
+            records: dict[int, KeyAndValue] = {at: (None, value_of(at)) for at in range(first, through + 1) if at % 3}
+            self.machine.source_read(read.order, CopiedRecords(records, through), read.last, self.now)
         self.pump()
 
     @rule(picks=PICKS)
@@ -139,6 +163,8 @@ class LetterModel(RuleBasedStateMachine):
         name = self.creations.pop().name
         error = picks.choice([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_CONFIG])
         self.exists = self.exists or error is ErrorCode.NONE
+        if error is ErrorCode.NONE:
+            self.down.pop(name, None)
         self.machine.created(name, error, self.now)
         self.pump()
 
@@ -147,29 +173,65 @@ class LetterModel(RuleBasedStateMachine):
         if not self.requests:
             return
         request = self.requests.pop(picks.randrange(len(self.requests)))
-        chance = picks.random()
-        if chance < 0.2:
+        orders = [order for sent in request.orders.values() for order, _ in sent]
+        if picks.random() < 0.2:
             if picks.random() < 0.5:
-                self.append(request)
+                self.append(request, [*request.batches])
+            doomed = [order for order in orders if self.is_down(order)]
             self.machine.failed(request, "the connection was lost", self.now)
         else:
-            error = ErrorCode.NONE if chance < 0.7 else picks.choice(PASSING if chance < 0.95 else FINAL)
-            errors = {(at.topic_id, at.partition): error for at in request.batches}
-            if error is ErrorCode.NONE:
-                self.append(request)
+            errors = {(at.topic_id, at.partition): self.verdict(request, at, picks) for at in request.batches}
+            appended = [
+                at for at in request.batches if errors[at.topic_id, at.partition] in (ErrorCode.NONE, *APPENDED)
+            ]
+            self.append(request, appended)
+            for at in appended:
+                if errors[at.topic_id, at.partition] is ErrorCode.NONE:
+                    self.down.pop(at.led_partition, None)
+                else:
+                    self.unsure += [
+                        (order, at.led_partition, names(order, after)) for order, after in request.orders[at]
+                    ]
+            doomed = [
+                order
+                for at, sent in request.orders.items()
+                for order, _ in sent
+                if self.is_down(order) and errors[at.topic_id, at.partition] in PASSING
+            ]
             self.machine.answered(request, errors, self.now)
         self.pump()
+        must(self.alive.isdisjoint(doomed), "an order gets one try at a place that is down")
 
-    def append(self, request: SendLetters) -> None:
-        for target, batch in request.batches.items():
+    def verdict(self, request: SendLetters, target: LetterPartition, picks: random.Random) -> ErrorCode:
+        """Return the leader's answer for a batch."""
+        if len(request.batches[target]) > LEADER_LIMIT:
+            return picks.choice(TOO_LARGE)
+        if self.short:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        chance = picks.random()
+        if chance < 0.6:
+            return ErrorCode.NONE
+        if chance < 0.97:
+            return picks.choice(PASSING if chance < 0.85 else APPENDED)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def is_down(self, order: LetterOrder) -> bool:
+        """Return True if the place to which an order was sent is down."""
+        assert order.target is not None
+        return self.down.get(order.target.led_partition, self.now) > self.now
+
+    def append(self, request: SendLetters, targets: list[LetterPartition]) -> None:
+        for target in targets:
+            batch = request.batches[target]
             header = BatchHeader.parse(batch)
             for letter in iter_records(batch, 0, header):
                 headers = {name: str(value or b"", "utf-8") for name, value in letter.headers}
                 group, partition = headers["__dlq.errors.group"], int(headers["__dlq.errors.partition"])
                 offset = int(headers["__dlq.errors.offset"])
                 must(partition % 3 == target.partition, "letters go to their partition")
-                copied = b"%d" % offset * 4
-                must(letter.value is None or (group == "copies" and letter.value == copied), "the copy is the record's")
+                if letter.value is not None:
+                    is_copy = group == "copies" and bytes(letter.value) == value_of(offset)
+                    must(is_copy, "the copy is the record's")
                 self.written[group, partition, offset] += 1
 
     @rule(picks=PICKS)
@@ -177,8 +239,20 @@ class LetterModel(RuleBasedStateMachine):
         index = picks.randrange(3)
         self.leaders[index] = picks.choice([*NODES, -1])
         self.epochs[index] += 1
+        self.truncate(index)
         self.machine.topics_changed()
         self.pump()
+
+    def truncate(self, index: int) -> None:
+        """Lose letters that were not on enough replicas, unless the machine has counted them as written."""
+        unsure, self.unsure = self.unsure, []
+        for order, place, letters in unsure:
+            if order.appended is None or order.appended.place != place:
+                continue
+            if place == (b"d" * 16, index, self.epochs[index] - 1):
+                self.written.subtract(letters)
+            else:
+                self.unsure.append((order, place, letters))
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 40.0]))
     def pass_time(self, seconds: float) -> None:
@@ -187,6 +261,11 @@ class LetterModel(RuleBasedStateMachine):
         due = self.machine.next_wake()
         must(due is None or due > self.now, "what is due has been done")
         self.pump()
+
+    @rule(picks=PICKS)
+    def lose_replicas(self, picks: random.Random) -> None:
+        """Leaders have too few replicas, or have enough again."""
+        self.short = picks.random() < 0.25
 
     @rule()
     def refuse(self) -> None:
@@ -228,6 +307,10 @@ class LetterModel(RuleBasedStateMachine):
                     header = BatchHeader.parse(batch)
                     letters += header.record_count
                     must(len(batch) <= LIMITS["MOST_BATCH_BYTES"] or header.record_count == 1, "batches are bounded")
+                    must(
+                        len(batch) <= LIMITS["MOST_BATCH_BYTES"] or len(step.batches) == 1,
+                        "a very large batch is alone in its request",
+                    )
                     must(header.max_timestamp == 7, "letters have the time of their batch")
                     must(self.leaders[target.partition] == step.node_id, "letters go to the present leader")
                     for order, after in step.orders[target]:
@@ -241,14 +324,21 @@ class LetterModel(RuleBasedStateMachine):
         self.alive.discard(order)
         letters = order.letters
         if not order.problem:
-            for offset in range(letters.first_offset, letters.last_offset + 1):
-                place = (letters.group_id, letters.partition, offset)
-                must(self.written[place] > 0, "an order that is written has all its letters", place)
+            for name in names(order, letters.last_offset + 1, letters.first_offset):
+                must(self.written[name] > 0, "an order that is written has all its letters", name)
         else:
-            must(
-                order.failures >= letter_orders.MOST_FAILURES or "tried" not in order.problem,
-                "an order is given up after all its tries",
-            )
+            must("TOO_LARGE" not in order.problem, "a letter that is too large goes without its copy")
+            if "tried" in order.problem:
+                place: Hashable = "dlq"
+                if "could not be created" not in order.problem:
+                    assert order.target is not None
+                    place = order.target.led_partition
+                is_down = self.down.get(place, self.now) > self.now
+                must(
+                    order.failures >= letter_orders.MOST_FAILURES or is_down, "an order is given up after all its tries"
+                )
+                if not any(error.name in order.problem for error in APPENDED):
+                    self.down[place] = self.now + DOWN_SECONDS
 
     def teardown(self) -> None:
         """Everything heals: each order that is left is written."""
@@ -256,6 +346,7 @@ class LetterModel(RuleBasedStateMachine):
         self.leaders = dict.fromkeys(self.leaders, 1)
         for index in self.epochs:
             self.epochs[index] += 1
+            self.truncate(index)
         self.machine.topics_changed()
         self.pump()
         for _ in range(2_000):
@@ -265,10 +356,10 @@ class LetterModel(RuleBasedStateMachine):
                 self.machine.created(self.creations.pop().name, ErrorCode.NONE, self.now)
             elif self.reads:
                 read = self.reads.pop()
-                self.machine.source_read(read.order, None, read.last)
+                self.machine.source_read(read.order, NotReadable.LOST, read.last, self.now)
             elif self.requests:
                 request = self.requests.pop()
-                self.append(request)
+                self.append(request, [*request.batches])
                 none = {(at.topic_id, at.partition): ErrorCode.NONE for at in request.batches}
                 self.machine.answered(request, none, self.now)
             else:
@@ -281,6 +372,18 @@ class LetterModel(RuleBasedStateMachine):
         must(self.counts.letters.total() <= sum(self.written.values()), "only acknowledged letters are counted")
 
 
+def names(order: LetterOrder, after: int, first: int | None = None) -> list[tuple[str, int, int]]:
+    """Return the letters of an order from its next offset, or from `first`, to the one before `after`."""
+    letters = order.letters
+    begin = order.next_offset if first is None else first
+    return [(letters.group_id, letters.partition, offset) for offset in range(begin, after)]
+
+
 def small_limits() -> dict[tuple[object, str], int]:
     """The limits of the model, for monkeypatch."""
-    return {(writer_machine, name): value for name, value in LIMITS.items()}
+    modules = (copy_reads, letter_orders, ready_orders, writer_machine)
+    found: dict[tuple[object, str], int] = {
+        (module, name): value for name, value in LIMITS.items() for module in modules if hasattr(module, name)
+    }
+    assert len(found) == len(LIMITS), "each limit is in one module"
+    return found

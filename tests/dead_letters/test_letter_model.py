@@ -6,7 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from pykbroker.dead_letters.copy_reads import CopyReads
 from pykbroker.dead_letters.letter_orders import LetterOrder
+from pykbroker.dead_letters.ready_orders import ReadyOrders
 from pykbroker.dead_letters.writer_machine import WriterMachine
 from testkit.planting import Edit, plant
 from tests.dead_letters.letter_model import LetterModel, small_limits
@@ -29,23 +31,27 @@ def test_the_rules_hold() -> None:
 
 # ruff: noqa: E501
 BUGS: dict[str, list[Edit]] = {
-    "a broker gets two requests": [(WriterMachine._send, "self._busy.add(node_id)", "pass")],
-    "a broker stays busy after a failure": [(WriterMachine.failed, "self._busy.discard(request.node_id)", "pass")],
-    "a refused letter counts as written": [(WriterMachine.answered, "if error is ErrorCode.NONE:", "if error is not ErrorCode.MESSAGE_TOO_LARGE:")],
+    "a broker gets two requests": [(ReadyOrders.request, "self._busy.add(node_id)", "pass")],
+    "a broker stays busy after a failure": [(WriterMachine.failed, "self._ready.answered(request.node_id)", "pass")],
+    "a refused letter counts as written": [(WriterMachine.answered, "if error is ErrorCode.NONE:\n                self._written", "if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:\n                self._written")],
     "the rest of an order is forgotten": [(WriterMachine._written, "if after > order.letters.last_offset:", "if True:")],
     "an order gets no second try": [(LetterOrder.rest, "if self.failures >= MOST_FAILURES:", "if True:")],
-    "an order is tried for ever": [(WriterMachine._try_later, "if rest is None:", "rest = rest or 1.0\n    if False:")],
-    "copies of another range are used": [(WriterMachine._add, "last = min(last, order.copies_through)", "pass"), (WriterMachine._written, "if after > order.copies_through:", "if False:")],
-    "copies are held for ever": [(WriterMachine._drop_copies, "self._held_bytes -= order.held_bytes", "pass")],
-    "reads are not bounded": [(WriterMachine.take_steps, "self._reads < MOST_READS", "True")],
-    "the end of a read is not counted": [(WriterMachine.source_read, "self._reads -= 1", "pass")],
+    "an order is tried for ever": [(WriterMachine._try_later, "if rest is None or is_down:", "rest = rest or 1.0\n    if False:")],
+    "copies of another range are used": [(LetterOrder.last_known, "min(last, self.copies_through)", "last"), (WriterMachine._written, "if after > order.copies_through:", "if False:")],
+    "copies are held for ever": [(CopyReads.release, "self._held[order.held_by] -= order.held_bytes", "pass")],
+    "reads are not bounded": [(CopyReads.begin, "self._reads < MOST_READS", "True")],
+    "the end of a read is not counted": [(WriterMachine.source_read, "self._copies.ended()", "pass")],
     "orders that wait for a topic are forgotten": [(WriterMachine.created, "if error is ErrorCode.NONE:", "if error is ErrorCode.NONE and len(self) > 2:\n            self._queue(order)\n        elif error is ErrorCode.NONE:\n            pass\n        elif False:")],
-    "a turn makes all letters": [(WriterMachine._send, "most_letters - letters)", "1_000)")],
-    "a new leader gets nothing until the rest ends": [(WriterMachine.topics_changed, "self._take_ready(first.place)", "[]")],
+    "a turn makes all letters": [(ReadyOrders.request, "most_letters - made.letters)", "1_000)")],
+    "a new leader gets nothing until the rest ends": [(WriterMachine.topics_changed, "self._ready.take(first.place)", "[]")],
     "too many orders are taken": [(WriterMachine.submit, "if self._count > MOST_ORDERS:", "if False:")],
-    "a request has too many partitions": [(WriterMachine._send, "len(batches) >= MOST_PARTITIONS", "False")],
-    "a place is lost when its letters do not fit": [(WriterMachine._send, "if orders:", "if False:")],
+    "a request has too many partitions": [(ReadyOrders.request, "len(made.batches) >= MOST_PARTITIONS", "False")],
+    "a place is lost when its letters do not fit": [(ReadyOrders.request, "if orders:", "if False:")],
     "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(self._queued) or", "self.has_more = False and")],
+    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(place, now)", "is_down = order.failures > 1")],
+    "a batch that is too large is given up": [(WriterMachine._smaller, "is_alone = ", "return False\n    is_alone = ")],
+    "a letter that is too large keeps its copy": [(WriterMachine._smaller, "is_alone and (first.copies", "is_alone and (True or first.copies")],
+    "a very large batch shares its request": [(ReadyOrders.request, "is_alone = batch.size > MOST_BATCH_BYTES", "is_alone = False")],
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,10 +11,14 @@ import pytest
 
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import development_profile, load
+from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
+from pykbroker.dead_letters.copy_reads import MOST_HELD_BYTES_OF_A_BROKER
+from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_metrics import LetterMetrics
 from pykbroker.dead_letters.letter_writer import LetterWriter
 from pykbroker.dead_letters.source_reader import SourceReader
-from pykbroker.dead_letters.source_records import CopiedRecords
+from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable, SourceOutcome
+from pykbroker.dead_letters.writer_machine import CONFIRM_SECONDS, SOURCE_SECONDS
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
     ConfigResource,
@@ -27,7 +32,9 @@ from pykbroker.metadata.image import (
 from pykbroker.metadata.view import MetadataView
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.promise import Promise
+from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.dead_letters import DeadLetterCause, DeadLetters
+from pykbroker.share_partitions.delivery_states import DeadRange
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import (
@@ -46,9 +53,12 @@ TOPIC = "dlq.g"
 CREATES = {"errors.deadletterqueue.auto.create.topics.enable": "true"}
 
 
-def topic(name: str, topic_id: bytes, leader: int, epoch: int = 0) -> TopicImage:
-    partition = PartitionImage((1,), (ZERO_UUID,), (1,), (), (), (), (), leader, 0, epoch, 0)
-    return TopicImage(name, topic_id, {0: partition})
+def topic(name: str, topic_id: bytes, *leaders: int, epoch: int = 0) -> TopicImage:
+    partitions = {
+        index: PartitionImage((1,), (ZERO_UUID,), (1,), (), (), (), (), leader, 0, epoch, 0)
+        for index, leader in enumerate(leaders)
+    }
+    return TopicImage(name, topic_id, partitions)
 
 
 class Bench:
@@ -63,10 +73,13 @@ class Bench:
         if copies:
             self.group_config["errors.deadletterqueue.copy.record.enable"] = "true"
         self.level = level
-        self.set_image(1 if exists else None)
+        self.most_bytes = 1_048_588
+        self.set_image(*[1] if exists else [])
         self.sent: list[tuple[int, ProduceRequest, asyncio.Future[Any]]] = []
         self.creations: list[tuple[str, asyncio.Future[ErrorCode]]] = []
         self.reads: list[tuple[Any, ...]] = []
+        self.is_readable = True
+        self.value_size = 5
         live = SimpleNamespace(current=load(development_profile("/data") | CREATES))
         self.writer = LetterWriter(
             self.runtime,
@@ -78,12 +91,16 @@ class Bench:
             LetterMetrics(self.metrics),
         )
 
-    def set_image(self, leader: int | None, epoch: int = 0) -> tuple[MetadataImage, MetadataImage]:
+    def set_image(self, *leaders: int, epoch: int = 0) -> tuple[MetadataImage, MetadataImage]:
+        """Let the dead letter topic have a partition for each of these leaders. Without them it does not exist."""
         topics = [topic("source", b"s" * 16, 1)]
         configs: dict[tuple[int, str], Any] = {(ConfigResource.GROUP, GROUP): self.group_config}
-        if leader is not None:
-            topics.append(topic(TOPIC, b"d" * 16, leader, epoch))
-            configs[ConfigResource.TOPIC, TOPIC] = {"errors.deadletterqueue.group.enable": "true"}
+        if leaders:
+            topics.append(topic(TOPIC, b"d" * 16, *leaders, epoch=epoch))
+            configs[ConfigResource.TOPIC, TOPIC] = {
+                "errors.deadletterqueue.group.enable": "true",
+                "max.message.bytes": str(self.most_bytes),
+            }
         old = self.view.image
         self.view.image = MetadataImage(
             features=FeaturesImage(33, {"share.version": self.level}),
@@ -92,8 +109,8 @@ class Bench:
         )
         return old, self.view.image
 
-    def publish(self, leader: int | None, epoch: int = 0) -> None:
-        old, new = self.set_image(leader, epoch)
+    def publish(self, *leaders: int, epoch: int = 0) -> None:
+        old, new = self.set_image(*leaders, epoch=epoch)
         self.writer.publish(MetadataDelta(old), old, new)
 
     def send(self, node_id: int, request: ProduceRequest, timeout_ms: int) -> asyncio.Future[Any]:
@@ -104,23 +121,23 @@ class Bench:
         self.creations.append((name, self.world.loop.create_future()))
         return self.creations[-1][1]
 
-    def read(self, *asked: Any) -> asyncio.Future[CopiedRecords | None]:
+    def read(self, *asked: Any) -> asyncio.Future[SourceOutcome]:
         self.reads.append(asked)
         _, _, first, last, _ = asked
-        found = CopiedRecords({first: (b"key", b"value")}, last)
-        future: asyncio.Future[CopiedRecords | None] = self.world.loop.create_future()
-        future.set_result(found)
+        copied = CopiedRecords({first: (b"key", b"v" * self.value_size)}, last)
+        future: asyncio.Future[SourceOutcome] = self.world.loop.create_future()
+        future.set_result(copied if self.is_readable else NotReadable.NOT_YET)
         return future
 
-    def write(self, first: int, last: int) -> Promise:
-        letters = DeadLetters(GROUP, b"s" * 16, 0, first, last, 3, DeadLetterCause.DELIVERY_LIMIT)
+    def write(self, first: int, last: int, partition: int = 0) -> Promise:
+        letters = DeadLetters(GROUP, b"s" * 16, partition, first, last, 3, DeadLetterCause.DELIVERY_LIMIT)
         return self.writer.write(letters)
 
     def sleep(self, seconds: float = 0.01) -> None:
         self.world.loop.run_until_complete(asyncio.sleep(seconds))
 
-    def answer(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        answers = [PartitionProduceResponse(index=0, error_code=error)]
+    def answer(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
+        answers = [PartitionProduceResponse(index=index, error_code=error)]
         response = ProduceResponse(responses=[TopicProduceResponse(topic_id=b"d" * 16, partition_responses=answers)])
         self.sent.pop(0)[2].set_result(response)
         self.sleep()
@@ -158,7 +175,7 @@ def test_a_copy_is_read_from_the_source() -> None:
     bench.write(4, 4)
     bench.sleep()
     assert bench.reads == [(b"s" * 16, 0, 4, 4, 1048588)]
-    assert bench.letters() == [("4", "value")]
+    assert bench.letters() == [("4", "vvvvv")]
 
 
 def test_a_missing_topic_is_created_once() -> None:
@@ -247,3 +264,204 @@ def test_a_range_of_100_000_records_is_many_turns() -> None:
         requests += 1
         bench.answer()
     assert requests == 25
+
+
+def failing(bench: Bench, error: ErrorCode) -> None:
+    """Give a range up after all its tries."""
+    promise = bench.write(900, 900)
+    bench.sleep()
+    while not promise.done():
+        bench.answer(error)
+        bench.sleep(20)
+
+
+def test_after_a_partition_has_given_up_the_other_letters_get_one_try() -> None:
+    bench = Bench()
+    failing(bench, ErrorCode.NOT_ENOUGH_REPLICAS)
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert promise.done()
+    # A try that succeeds ends it.
+    bench.write(5, 5)
+    bench.sleep()
+    bench.answer()
+    promise = bench.write(6, 6)
+    bench.sleep()
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert not promise.done()
+
+
+@pytest.mark.parametrize("what", ["a new leader", "time"])
+def test_letters_get_all_their_tries_again_after(what: str) -> None:
+    bench = Bench()
+    failing(bench, ErrorCode.NOT_ENOUGH_REPLICAS)
+    if what == "time":
+        bench.sleep(DOWN_SECONDS)
+    else:
+        bench.publish(1, epoch=1)
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert not promise.done()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_thousand_ranges_do_not_hold_their_share_partition_for_long(
+    exists: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The dead letter partition has no leader, or the topic cannot be created."""
+    bench = Bench(exists=exists)
+    if exists:
+        bench.publish(-1, epoch=1)
+    archived: list[tuple[int, int]] = []
+
+    def archive(ranges: Sequence[tuple[int, int]]) -> Promise:
+        archived.extend(ranges)
+        promise = Promise()
+        promise.set_result(None)
+        return promise
+
+    key = SharePartitionKey(GROUP, b"s" * 16, 0)
+    flow = DeadLetterFlow(bench.world.loop, key, bench.writer, archive, lambda: None)
+    flow.add([DeadRange(2 * at, 2 * at, 1, True) for at in range(1_000)])
+    began = bench.world.loop.time()
+    while not flow.is_idle and bench.world.loop.time() < began + 3_600:
+        bench.sleep(0.1)
+        for _, creation in bench.creations:
+            creation.set_result(ErrorCode.LEADER_NOT_AVAILABLE)
+        bench.creations.clear()
+    assert sorted(archived) == [(2 * at, 2 * at) for at in range(1_000)]
+    assert bench.world.loop.time() - began < 60
+    assert not bench.sent
+    assert caplog.text.count("get no dead letters") == 1
+    reason = "Partition dlq.g-0 has no leader." if exists else "could not be created: LEADER_NOT_AVAILABLE."
+    assert f"{reason} It was tried 5 times." in caplog.text
+
+
+def test_letters_that_a_leader_has_appended_are_not_sent_again() -> None:
+    bench = Bench()
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    bench.sleep(CONFIRM_SECONDS)
+    assert promise.done()
+    assert not bench.sent
+    name = "kafka.server:type=ShareGroupMetrics,name=DeadLetterQueue"
+    assert bench.metrics.snapshot() == {
+        f"{name}RecordCount,group=g": 4,
+        f"{name}TotalProduceRequestsPerSec,group=g": 1,
+    }
+
+
+def test_letters_that_a_leader_has_appended_are_sent_again_to_a_new_leader() -> None:
+    bench = Bench()
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.answer(ErrorCode.REQUEST_TIMED_OUT)
+    assert not promise.done()
+    bench.publish(2, epoch=1)
+    bench.sleep()
+    assert [node_id for node_id, *_ in bench.sent] == [2]
+    assert [offset for offset, _ in bench.letters()] == ["1", "2", "3", "4"]
+    bench.answer()
+    assert promise.done()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_only_the_letter_that_is_too_large_goes_without_its_copy(error: ErrorCode) -> None:
+    """The leader takes smaller batches than this broker knows."""
+    bench = Bench(copies=True)
+    promises = [bench.write(1, 4)]
+    bench.sleep()
+    bench.value_size = 2_000
+    promises += [bench.write(7, 7), bench.write(8, 9)]
+    bench.answer()
+    found: list[tuple[str, bool]] = []
+    while bench.sent:
+        [partition] = bench.sent[0][1].topic_data[0].partition_data
+        if len(partition.records or b"") > 1_500:
+            bench.answer(error)
+        else:
+            found += [(offset, value is not None) for offset, value in bench.letters()]
+            bench.answer()
+    assert found == [("7", False), ("8", False), ("9", False)]
+    assert all(promise.done() for promise in promises)
+    assert not [name for name in bench.metrics.snapshot() if "Failed" in name]
+
+
+def test_a_letter_that_is_too_large_without_a_copy_is_given_up_alone() -> None:
+    bench = Bench()
+    promises = [bench.write(1, 1), bench.write(2, 2)]
+    bench.sleep()
+    bench.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    assert bench.letters() == [("1", None)]
+    bench.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    assert [promise.done() for promise in promises] == [True, False]
+    bench.answer()
+    assert promises[1].done()
+    name = "kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueFailedProduceRequestsPerSec,group=g"
+    assert bench.metrics.snapshot()[name] == 1
+
+
+def test_a_very_large_letter_has_a_request_of_its_own() -> None:
+    """A leader closes the connection if a request is larger than its socket.request.max.bytes."""
+    bench = Bench(copies=True)
+    bench.group_config["errors.deadletterqueue.copy.record.enable"] = "true"
+    bench.most_bytes = 8 << 20
+    bench.set_image(1, 1)
+    bench.write(1, 1)
+    bench.sleep()
+    bench.write(2, 2)
+    bench.sleep()
+    bench.value_size = 2 << 20
+    bench.write(3, 3, partition=1)
+    bench.sleep()
+    bench.answer()
+    assert bench.letters() == [("2", "v" * 5)]
+    bench.answer()
+    assert [offset for offset, _ in bench.letters()] == ["3"]
+
+
+def test_a_record_that_cannot_be_read_yet_is_waited_for() -> None:
+    bench = Bench(copies=True)
+    bench.is_readable = False
+    bench.write(4, 4)
+    bench.sleep(5)
+    assert len(bench.reads) > 10
+    assert not bench.sent
+    bench.is_readable = True
+    bench.sleep(0.2)
+    assert bench.letters() == [("4", "vvvvv")]
+
+
+def test_the_wait_for_a_record_is_bounded_and_not_repeated_for_each() -> None:
+    bench = Bench(copies=True)
+    bench.is_readable = False
+    bench.write(4, 4)
+    bench.sleep(SOURCE_SECONDS + 0.2)
+    assert bench.letters() == [("4", None)]
+    bench.answer()
+    bench.write(5, 5)
+    bench.sleep()
+    assert bench.letters() == [("5", None)]
+
+
+def test_a_broker_that_hangs_delays_no_copies_for_others() -> None:
+    bench = Bench(copies=True)
+    bench.most_bytes = 8 << 20
+    bench.value_size = 1 << 20
+    bench.set_image(1, 2)
+    for offset in range(20):
+        bench.write(offset, offset)
+    bench.sleep()
+    assert {node_id for node_id, *_ in bench.sent} == {1}
+    assert len(bench.reads) * bench.value_size == MOST_HELD_BYTES_OF_A_BROKER
+    hanging, bench.sent = bench.sent, []
+    promises = [bench.write(offset, offset, partition=1) for offset in range(10)]
+    bench.sleep()
+    while bench.sent:
+        assert {node_id for node_id, *_ in bench.sent} == {2}
+        bench.answer(index=1)
+    assert all(promise.done() for promise in promises)
+    assert len(hanging) == 1
