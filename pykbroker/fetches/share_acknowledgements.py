@@ -87,6 +87,8 @@ class ShareAcknowledgements:
                 self.results[named] = leader
             else:
                 self.results[named] = DONE
+                if leader.partition.traffic is not None:
+                    leader.partition.traffic.acknowledged()
                 promise = leader.acknowledge(self._member.member, ranges, is_renewal=self._is_renewal)
                 begun.append((named, promise))
         if begun:

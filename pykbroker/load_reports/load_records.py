@@ -23,7 +23,7 @@ METRICS_TOPIC: Final = "__pykbroker_metrics"
 #: Readers refuse a newer schema. An added field does not make a new schema.
 SCHEMA: Final = 1
 MOST_PARTITIONS: Final = 250
-#: An append or an answer costs about as much as moving this many bytes.
+#: An append, an answer or an acknowledgement costs about as much as moving this many bytes.
 BYTES_OF_A_REQUEST: Final = 65_536
 
 
@@ -118,6 +118,7 @@ def _work(counted: TrafficCounts) -> float:
         + counted.fetch_requests
         + counted.replication_fetches_in
         + counted.replication_fetches_out
+        + counted.share_acknowledges
     )
     moved = counted.bytes_in + counted.bytes_out + counted.replication_bytes_in + counted.replication_bytes_out
     return requests + moved / BYTES_OF_A_REQUEST

@@ -29,12 +29,15 @@ class TrafficCounts(NamedTuple):
     #: partition
     replication_bytes_out: int
     replication_fetches_out: int
+    #: requests of members of share groups that acknowledged records of this partition
+    share_acknowledges: int
 
 
 class PartitionTraffic:
     """The counters of one replica of this node."""
 
     __slots__ = (
+        "_acknowledges",
         "_bytes_in",
         "_bytes_out",
         "_fetches",
@@ -54,6 +57,7 @@ class PartitionTraffic:
         self._bytes_out = self._fetches = 0
         self._replicated_in = self._replications_in = 0
         self._replicated_out = self._replications_out = 0
+        self._acknowledges = 0
 
     def appended(self, size: int, records: int) -> None:
         """Count a batch that the leader has appended."""
@@ -75,6 +79,10 @@ class PartitionTraffic:
             self._bytes_out += size
             self._fetches += 1
 
+    def acknowledged(self) -> None:
+        """Count a request that acknowledges records for a share group."""
+        self._acknowledges += 1
+
     def take(self) -> TrafficCounts:
         """Return the counts since the last call, and begin again at 0."""
         counted = TrafficCounts(
@@ -87,6 +95,7 @@ class PartitionTraffic:
             self._replications_in,
             self._replicated_out,
             self._replications_out,
+            self._acknowledges,
         )
         self._clear()
         return counted
