@@ -14,13 +14,15 @@ rebalances.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.coordinator.group.group_counts import CountInTurns
 from pykbroker.coordinator.measures import CountedEvent
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
 from pykbroker.metrics.recent import RecentRate, RecentTimes
-from pykbroker.runtime.later import Later, then
+from pykbroker.runtime.in_turns import in_turns
+from pykbroker.runtime.later import Later, and_then, then
 
 if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
@@ -64,6 +66,7 @@ class CoordinatorMetrics:
         shares: ShareCoordinatorService,
     ) -> None:
         self._metrics = metrics
+        self._loop = loop
         self._counting = counting = CountInTurns(loop, lambda: [host.shard for host in groups.hosts() if host.ready])
         for event in _OF_GROUPS:
             _register_event(metrics, groups, _GROUP, event, "count")
@@ -78,8 +81,11 @@ class CoordinatorMetrics:
             _register_flush_rate(metrics, coordinator, prefix)
 
     def samples(self) -> Later[list[Sample]]:
-        """Return all samples of the registry, once the groups are counted."""
-        return then(self._counting.count(), lambda _: list(self._metrics.samples()))
+        """Return all samples of the registry, once the groups are counted. Many are read in turns."""
+        found: list[Sample] = []
+        counted = self._counting.count()
+        read = and_then(counted, lambda _: in_turns(self._loop, self._metrics.read_in_steps(found)))
+        return then(read, lambda _: found)
 
 
 def _register_event(
@@ -91,12 +97,17 @@ def _register_event(
         return counts[event]
 
     metrics.gauge(f"{prefix}{event.value}-{total}", read, counts=True)
-    metrics.gauge(f"{prefix}{event.value}-rate", RecentRate(read, coordinator.measures.now_s))
+    metrics.gauge(f"{prefix}{event.value}-rate", _rate(coordinator, read))
 
 
 def _register_flush_rate(metrics: Metrics, coordinator: CoordinatorRuntime[Any], prefix: str) -> None:
     flushes = coordinator.measures.flushes
-    metrics.gauge(f"{prefix}batch-flush-rate", RecentRate(lambda: flushes.total, coordinator.measures.now_s))
+    metrics.gauge(f"{prefix}batch-flush-rate", _rate(coordinator, lambda: flushes.total))
+
+
+def _rate(coordinator: CoordinatorRuntime[Any], read: Callable[[], int]) -> RecentRate:
+    measures = coordinator.measures
+    return RecentRate(read, measures.now_s, windows=measures.windows)
 
 
 def _of_runtime(coordinator: CoordinatorRuntime[Any], prefix: str) -> Numbers:
@@ -143,5 +154,5 @@ def _of_groups(counting: CountInTurns) -> Numbers:
 
 def _of_share_states(shares: ShareCoordinatorService) -> Numbers:
     yield from _times(f"{_SHARE}write-latency", shares.write_times)
-    for index, offset in shares.pruned_before.items():
+    for index, offset in list(shares.pruned_before.items()):
         yield f"{_SHARE}last-pruned-offset,topic={SHARE_STATE_TOPIC},partition={index}", offset

@@ -52,6 +52,7 @@ from pykbroker.coordinator.measures import CoordinatorMeasures
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
 from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, RecordFormat, ShardLoading
 from pykbroker.coordinator.timers import Timers
+from pykbroker.metrics.recent import KAFKAS_WINDOWS, SampleWindows
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
@@ -117,6 +118,7 @@ class CoordinatorRuntime(Generic[S]):
         linger_ms: int = -1,
         on_effect: OnEffect | None = None,
         bulk: Callable[[S], Bulk] | None = None,
+        windows: SampleWindows = KAFKAS_WINDOWS,
     ) -> None:
         """`linger_ms`: -1 collects for the rest of the loop turn, 0 does not collect. `base_sequence` is written into
         each batch. The records have no sequence numbers, but Apache Kafka's group coordinator writes 0 and its
@@ -131,7 +133,7 @@ class CoordinatorRuntime(Generic[S]):
         self._commit_timeout = commit_timeout_ms / 1000
         self._linger_ms = linger_ms
         self._on_effect = on_effect
-        self.measures = CoordinatorMeasures(self._loop.time)
+        self.measures = CoordinatorMeasures(self._loop.time, windows)
         self._hosts: dict[int, Host[S]] = {}
         self._loading: ShardLoading[S] = ShardLoading(
             runtime,

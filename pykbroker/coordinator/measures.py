@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from pykbroker.metrics.recent import RecentTimes, TimeHistogram
+from pykbroker.metrics.recent import KAFKAS_WINDOWS, RecentTimes, SampleWindows, TimeHistogram
 
 
 class CountedEvent(Enum):
@@ -29,13 +29,15 @@ class CountedEvent(Enum):
 class CoordinatorMeasures:
     """The numbers of one machine (machine.py). They outlive the shards."""
 
-    __slots__ = ("counts", "flushes", "lingers", "loads", "now_s", "processing", "purgatory")
+    __slots__ = ("counts", "flushes", "lingers", "loads", "now_s", "processing", "purgatory", "windows")
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, now_s: Callable[[], float], windows: SampleWindows = KAFKAS_WINDOWS) -> None:
         self.now_s = now_s
+        #: what rates, averages and maxima cover
+        self.windows = windows
         self.counts: dict[CountedEvent, int] = dict.fromkeys(CountedEvent, 0)
         #: from an election until the shard was loaded
-        self.loads = RecentTimes(now_s)
+        self.loads = RecentTimes(now_s, windows)
         #: the operations of requests and timers
         self.processing = TimeHistogram(now_s)
         #: from the first collected result to the append of its batch

@@ -11,16 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-_RATE_SECONDS: Final = 60.0
-#: Kafka's metrics.num.samples windows of metrics.sample.window.ms each.
-_WINDOWS: Final = 2
-_WINDOW_SECONDS: Final = 30.0
-#: Kafka's histograms begin anew when they are read, but at most once in this time. A rate keeps at most one reading in
-#: this time.
+#: Kafka's histograms begin anew when they are read, but at most once in this time.
 _LEAST_INTERVAL_SECONDS: Final = 1.0
+#: A rate keeps about so many readings at most.
+_MOST_READINGS: Final = 60
 _LONGEST_MS: Final = 60_000
 #: Times are kept with about three significant digits, as in Apache Kafka.
 _EXACT_BELOW_MS: Final = 2_000
@@ -31,26 +29,47 @@ _HISTOGRAM_WINDOW_SECONDS: Final = 300.0
 _BITS: Final = 7
 
 
+@dataclass(slots=True, frozen=True)
+class SampleWindows:
+    """The windows that averages, maxima and rates cover: Kafka's metrics.num.samples and metrics.sample.window.ms."""
+
+    count: int = 2
+    #: of one window
+    seconds: float = 30.0
+
+
+#: the windows if nothing else is configured
+KAFKAS_WINDOWS: Final = SampleWindows()
+
+
 class RecentRate:
-    """The rate at which a number grows. It covers the time since an earlier reading: the newest that is at least a
-    minute old, or the oldest if all are younger than a minute. At most one reading a second is kept."""
+    """The rate at which a number grows. It covers the time since an earlier reading: the newest that is at least as old
+    as all windows together, or the oldest if all are younger."""
 
-    __slots__ = ("_now_s", "_read", "_readings", "_unit_s")
+    __slots__ = ("_now_s", "_read", "_readings", "_span_s", "_unit_s")
 
-    def __init__(self, read: Callable[[], int], now_s: Callable[[], float], unit_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        read: Callable[[], int],
+        now_s: Callable[[], float],
+        unit_s: float = 1.0,
+        *,
+        windows: SampleWindows = KAFKAS_WINDOWS,
+    ) -> None:
         """`unit_s`: 1 for a rate per second, 60 for a rate per minute."""
         self._read = read
         self._now_s = now_s
         self._unit_s = unit_s
+        self._span_s = windows.count * windows.seconds
         self._readings = deque([(now_s(), read())])
 
     def __call__(self) -> float:
         """Read the number, and return the rate."""
         now_s, total = self._now_s(), self._read()
         readings = self._readings
-        if now_s - readings[-1][0] >= _LEAST_INTERVAL_SECONDS:
+        if now_s - readings[-1][0] >= self._span_s / _MOST_READINGS:
             readings.append((now_s, total))
-        while len(readings) > 1 and readings[1][0] <= now_s - _RATE_SECONDS:
+        while len(readings) > 1 and readings[1][0] <= now_s - self._span_s:
             readings.popleft()
         since_s, before = readings[0]
         return (total - before) * self._unit_s / (now_s - since_s) if now_s > since_s else 0.0
@@ -66,19 +85,22 @@ class _Window:
 
 
 class RecentTimes:
-    """The average and the maximum of times that were recorded in the last 30 to 60 seconds."""
+    """The average and the maximum of times that were recorded in the present window and in those before it, which are
+    the last 30 to 60 seconds if nothing else is configured."""
 
-    __slots__ = ("_now_s", "_windows")
+    __slots__ = ("_now_s", "_span_s", "_window_s", "_windows")
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, now_s: Callable[[], float], windows: SampleWindows = KAFKAS_WINDOWS) -> None:
         self._now_s = now_s
-        self._windows: deque[_Window] = deque(maxlen=_WINDOWS)
+        self._window_s = windows.seconds
+        self._span_s = windows.count * windows.seconds
+        self._windows: deque[_Window] = deque(maxlen=windows.count)
 
     def record(self, ms: float) -> None:
         """Add a time."""
         now_s = self._now_s()
         windows = self._windows
-        if not windows or now_s - windows[-1].began_s >= _WINDOW_SECONDS:
+        if not windows or now_s - windows[-1].began_s >= self._window_s:
             windows.append(_Window(now_s))
         window = windows[-1]
         window.count += 1
@@ -87,7 +109,7 @@ class RecentTimes:
 
     def average_and_most(self) -> tuple[float, float] | None:
         """Return the average and the maximum, or None if no time was recorded."""
-        ended_s = self._now_s() - _WINDOWS * _WINDOW_SECONDS
+        ended_s = self._now_s() - self._span_s
         while self._windows and self._windows[0].began_s <= ended_s:
             self._windows.popleft()
         if not self._windows:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from heapq import merge
+from typing import Final, NamedTuple, TypeAlias
 
 #: Matches only if the property `name` ends with PerSec, because a topic may also be called PerSec. The count of a
 #: histogram grows too. Its name begins with a capital letter; `group-count` is the number of groups.
@@ -18,6 +19,9 @@ _GROWS = re.compile(r"[^,]*,name=([^,]*PerSec|[A-Z]\w*-count)(,|$)")
 #: Other values of tags are quoted, as in Apache Kafka (Sanitizer.jmxSanitize).
 _PLAIN = re.compile(r"[\w\-%. \t]*", re.ASCII)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "*": r"\*", "?": r"\?", "\n": r"\n"})
+
+#: So many names are sorted in some dozen microseconds.
+_SORTED_AT_ONCE: Final = 128
 
 #: the names of metrics, each with its number
 Numbers: TypeAlias = Iterator[tuple[str, float]]
@@ -76,7 +80,7 @@ class Metrics:
 
     def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
         """Register a function that returns a name and a number for each of many objects. It is called when metrics are
-        read, because the objects come and go."""
+        read, because the objects come and go. They may also do so between two numbers that it yields."""
         self._families.append(read)
 
     def remove(self, name: str) -> None:
@@ -97,9 +101,30 @@ class Metrics:
         return name in self._counters or name in self._growing or _GROWS.match(name) is not None
 
     def samples(self) -> Iterator[Sample]:
-        """Yield a sample for each number of `snapshot`."""
+        """Yield a sample for each number, sorted by name, all of the same moment."""
         for name, value in self.snapshot().items():
             yield Sample(name, value, self.is_counter(name))
+
+    def read_in_steps(self, found: list[Sample]) -> Iterator[None]:
+        """Append to `found` what `samples` yields. This yields after each step of some microseconds, where the caller
+        may pause (runtime/in_turns.py), because ten thousand partitions have a hundred thousand numbers. So the numbers
+        are not of the same moment, and objects may come and go in a pause."""
+        values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
+        for name, read in list(self._gauges.items()):
+            values[name] = read()
+            yield
+        for family in list(self._families):
+            for name, value in family():
+                values[name] = value
+                yield
+        names = list(values)
+        sorted_parts = []
+        for first in range(0, len(names), _SORTED_AT_ONCE):
+            sorted_parts.append(sorted(names[first : first + _SORTED_AT_ONCE]))
+            yield
+        for name in merge(*sorted_parts):
+            found.append(Sample(name, values[name], self.is_counter(name)))
+            yield
 
 
 def merged(*parts: Iterable[Sample]) -> list[Sample]:

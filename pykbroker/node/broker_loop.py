@@ -166,11 +166,17 @@ class BrokerLoop:
             if self._sampling is None or self._sampling.done():
                 # Only one question waits at a time, even if this is called often while the broker loop stands still.
                 self._sampling = self._control.ask(BrokerQuestion.METRICS)
-            await asyncio.wait({self._sampling}, timeout=seconds)
+                self._sampling.add_done_callback(self._keep_samples)
             asked = self._sampling
-            if asked.done() and not asked.cancelled() and asked.exception() is None:
-                self._samples = asked.result()
+            await asyncio.wait({asked}, timeout=seconds)
+            if asked.done():
+                self._keep_samples(asked)
         return self._samples
+
+    def _keep_samples(self, answered: asyncio.Future[list[Sample]]) -> None:
+        """Keep an answer, also one that nobody waits for any more: the next caller gets it if its own is late."""
+        if not answered.cancelled() and answered.exception() is None:
+            self._samples = answered.result()
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
         """Return the broker half's last report of its recovery, and ask for a new one (see

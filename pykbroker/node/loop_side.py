@@ -15,6 +15,7 @@ from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_se
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.live import LiveConfig
+from pykbroker.config.metric_windows import metric_windows
 from pykbroker.config.typed_config import Config
 from pykbroker.liveness.prober import Prober
 from pykbroker.metadata.delta import MetadataDelta
@@ -139,7 +140,8 @@ class LoopSide:
             from pykbroker.security import authorizer_metrics  # only on a node that needs it
 
             role = "broker" if self.points == config.listeners.broker else "controller"
-            authorizer_metrics.register(self.metrics, self._acls, (role,), runtime.loop.time)
+            windows = metric_windows(config)
+            authorizer_metrics.register(self.metrics, self._acls, (role,), runtime.loop.time, windows)
         path = config.optional_str(AUDIT_FILE)
         if path and self.points:
             from pykbroker.node.authorization_audit import audited  # only on a node that needs it

@@ -55,7 +55,8 @@ def _is_at_min_isr(partition: Partition) -> bool:
 
 
 def _of_partitions(replicas: Iterable[Partition]) -> Iterator[tuple[str, float]]:
-    for partition in replicas:
+    # Partitions come and go while the caller pauses.
+    for partition in list(replicas):
         leader, log = partition.leader, partition.log_if_open
         suffix = f",topic={partition.topic},partition={partition.index}"
         numbers = {

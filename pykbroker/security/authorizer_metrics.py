@@ -6,18 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pykbroker.metrics.recent import RecentRate
+from pykbroker.metrics.recent import RecentRate, SampleWindows
 from pykbroker.metrics.registry import Metrics
 from pykbroker.security.standard_authorizer import StandardAuthorizer
 
 
 def register(
-    metrics: Metrics, authorizer: StandardAuthorizer, roles: Iterable[str], now_s: Callable[[], float]
+    metrics: Metrics,
+    authorizer: StandardAuthorizer,
+    roles: Iterable[str],
+    now_s: Callable[[], float],
+    windows: SampleWindows,
 ) -> None:
     """Register the metrics of an authorizer. `roles`: the roles of the half, or halves, that use this authorizer."""
 
     def per_minute(read: Callable[[], int]) -> RecentRate:
-        return RecentRate(read, now_s, unit_s=60.0)
+        return RecentRate(read, now_s, unit_s=60.0, windows=windows)
 
     gauges: dict[str, Callable[[], float]] = {
         "acls-total-count": lambda: authorizer.acl_count,

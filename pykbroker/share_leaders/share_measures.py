@@ -83,8 +83,8 @@ class ShareMeasures:
         return self._groups[key.group_id].partitions[key]
 
     def groups(self) -> Iterator[tuple[str, ShareGroupMeasures]]:
-        """Yield the id and the numbers of each group that has leaders."""
-        yield from self._groups.items()
+        """Yield the id and the numbers of each group that has leaders. Groups may come and go meanwhile."""
+        yield from list(self._groups.items())
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,10 @@ def _of_groups(leaders: ShareLeaders) -> Numbers:
 
 
 def _of_partitions(leaders: ShareLeaders) -> Numbers:
-    for leader in leaders:
+    for leader in list(leaders):
+        if leaders.find(*leader.key) is not leader:
+            # It has left while the caller paused.
+            continue
         partition, machine = leader.partition, leader.machine
         tags = f",group={tag(leader.key.group_id)},topic={partition.topic},partition={partition.index}"
         numbers = leaders.measures.partition(leader.key)

@@ -272,7 +272,8 @@ class Logs:
 def _log_gauges(handles: Iterable[LogHandle]) -> Iterator[tuple[str, float]]:
     """Yield Apache Kafka's gauges of each log. They are computed when a client reads the metrics. A log that is not
     open has none."""
-    for handle in handles:
+    # Logs are opened and deleted while the caller pauses.
+    for handle in list(handles):
         log = handle.log
         if log is not None:
             tags = f"topic={handle.topic},partition={handle.index}"

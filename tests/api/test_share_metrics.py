@@ -407,6 +407,32 @@ def test_a_share_fetch_is_a_read_of_consumers_in_the_load_of_a_partition(half: S
     assert counted.replication_bytes_out == counted.replication_fetches_out == 0
 
 
+def test_requests_that_acknowledge_are_in_the_load_of_a_partition(half: ShareHalf) -> None:
+    partition = half.replicas.get("t", 0)
+    partition.traffic = PartitionTraffic()
+    half.fetch(fetches(0))
+    assert partition.traffic.take().share_acknowledges == 0
+    half.acknowledge(acknowledges({0: [(0, 0, ACCEPT), (1, 1, RELEASE)]}))
+    half.acknowledge(acknowledges({0: [(2, 3, ACCEPT)]}, epoch=2))
+    assert partition.traffic.take().share_acknowledges == 2
+    assert partition.traffic.take().share_acknowledges == 0
+
+
+# -- a reading that pauses --------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_leaves_while_the_metrics_are_read_is_left_out(half: ShareHalf) -> None:
+    half.create("u", partitions=2)
+    topics = [FetchTopic(topic_id=topic_id("u"), partitions=[FetchPartition(partition_index=each) for each in (0, 1)])]
+    half.fetch(fetches(topics=topics))
+    reading = share_metrics._of_partitions(half.leaders)
+    first, _ = next(reading)
+    half.world.delete("u")
+    rest = [name for name, _ in reading]
+    assert "partition=0" in first
+    assert not any("partition=1" in name for name in rest)
+
+
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,22 @@ def test_a_bug_in_a_later_turn_of_the_count_ends_the_reading() -> None:
     assert reading.number() == 1_000
 
 
+def test_ten_thousand_partitions_are_read_in_many_turns() -> None:
+    reading = Reading()
+    places = range(10_000)
+    reading.metrics.family(lambda: ((f"k:type=P,name={place * 7919 % 10_000:05d}", place) for place in places))
+    answer: Any = reading.read.samples()
+    turns = 0
+    while not answer.done():
+        reading.loop.turn()
+        turns += 1
+    # A turn here has 64 steps: one for each group that is counted, each number that is read, and each sample.
+    assert turns > 2 * len(places) / 64
+    names = [sample.name for sample in answer.result()]
+    assert names == sorted(names)
+    assert sum(name.startswith("k:type=P") for name in names) == len(places)
+
+
 def test_a_bug_in_a_number_ends_the_reading() -> None:
     reading = Reading()
     divisor = 0

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.metrics.recent import QUANTILES, RecentHistogram, RecentRate, RecentTimes, TimeHistogram
+from pykbroker.metrics.recent import (
+    QUANTILES,
+    RecentHistogram,
+    RecentRate,
+    RecentTimes,
+    SampleWindows,
+    TimeHistogram,
+)
 
 
 class Clock:
@@ -68,6 +75,32 @@ def test_a_third_window_takes_the_place_of_the_first() -> None:
         times.record(ms)
         clock.now_s += 30
     assert times.average_and_most() == (3, 3)
+
+
+def test_windows_may_be_configured() -> None:
+    clock, total = Clock(), 0
+    windows = SampleWindows(count=3, seconds=4.0)
+    times, rate = RecentTimes(clock, windows), RecentRate(lambda: total, clock, windows=windows)
+    for ms in (100, 2, 3):
+        times.record(ms)
+        assert times.average_and_most() is not None
+        clock.now_s, total = clock.now_s + 4, total + 40
+        rate()
+    assert times.average_and_most() == (2.5, 3), "the first of three windows is over"
+    assert rate() == 10
+    clock.now_s += 12
+    assert rate() == 0, "the readings of 12 s and earlier do not count"
+    assert times.average_and_most() is None
+
+
+def test_a_rate_over_hours_keeps_few_readings() -> None:
+    clock, total = Clock(), 0
+    rate = RecentRate(lambda: total, clock, windows=SampleWindows(count=10, seconds=3600.0))
+    for _ in range(50_000):
+        clock.now_s, total = clock.now_s + 1, total + 5
+        rate()
+    assert len(rate._readings) <= 62
+    assert rate() == pytest.approx(5)
 
 
 def test_a_histogram_covers_the_time_between_two_readings() -> None:

@@ -360,11 +360,11 @@ OPERATIONS = in_area(
         CLUSTER_WIDE,
     ),
     #: How many samples a windowed metric is made of.
-    Key("metrics.num.samples", INT, 2, at_least(1), LOW),
+    Key("metrics.num.samples", INT, 2, at_least(1), LOW, acts=True),
     #: Which metrics are recorded: INFO, DEBUG or TRACE.
     Key("metrics.recording.level", STRING, "INFO", None, LOW),
     #: Length of one sample of a windowed metric.
-    Key("metrics.sample.window.ms", LONG, 30000, at_least(1), LOW),
+    Key("metrics.sample.window.ms", LONG, 30000, at_least(1), LOW, acts=True),
     #: Class that makes a principal out of an authenticated connection.
     Key(
         "principal.builder.class",

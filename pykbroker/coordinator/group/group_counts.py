@@ -13,17 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from pykbroker.runtime.in_turns import in_turns
 from pykbroker.runtime.later import Later
 
 if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
-
-#: A turn of a count ends after this time.
-_TURN_SECONDS: Final = 0.002
-#: The clock is read once for this many groups.
-_AT_ONCE: Final = 64
 
 
 class GroupCounts:
@@ -69,26 +65,14 @@ class CountInTurns:
         its future is returned."""
         if self._under_way is not None:
             return self._under_way
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._under_way = done
-        counts = GroupCounts()
-        self._turn(counts, counts.walk(self._shards()))
-        if not done.done():
-            return done
-        done.result()
-        return None
+        later = in_turns(self._loop, self._work())
+        self._under_way = later
+        return later
 
-    def _turn(self, counts: GroupCounts, walk: Iterator[None]) -> None:
-        until_s = self._loop.time() + _TURN_SECONDS
-        assert self._under_way is not None
+    def _work(self) -> Iterator[None]:
+        counts = GroupCounts()
         try:
-            for number, _ in enumerate(walk, 1):
-                if number % _AT_ONCE == 0 and self._loop.time() >= until_s:
-                    self._loop.call_soon(self._turn, counts, walk)
-                    return
-        except Exception as bug:  # noqa: BLE001  # the reader of the metrics gets it
-            self._under_way.set_exception(bug)
-        else:
+            yield from counts.walk(self._shards())
             self.latest = counts
-            self._under_way.set_result(None)
-        self._under_way = None
+        finally:
+            self._under_way = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from pykbroker.config.metric_windows import metric_windows
 from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.bulk import BulkLoad
 from pykbroker.coordinator.group.classic.joining import Client, join_refused
@@ -112,6 +113,7 @@ class GroupService:
             linger_ms=config.int("group.coordinator.append.linger.ms"),
             bulk=BulkLoad,
             on_effect=self._effect,
+            windows=metric_windows(config),
         )
         self.shares = ShareGroupService(self.coordinator, self.partition_of, self.topics, share_states, end_offsets)
         self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)

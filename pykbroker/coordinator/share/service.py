@@ -23,6 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from pykbroker.config.metric_windows import metric_windows
 from pykbroker.coordinator.collected_batch import BATCH_BYTES
 from pykbroker.coordinator.java import hash_map_order, uuid_hash
 from pykbroker.coordinator.kept_count import KeptCount
@@ -109,7 +110,7 @@ class ShareCoordinatorService:
         #: limits the lines about records that cannot be deleted, because that is tried again and again
         self._lines = LineLimit(runtime.loop.time)
         #: the milliseconds that writes took, each with all share partitions of its request
-        self.write_times = RecentTimes(runtime.loop.time)
+        self.write_times = RecentTimes(runtime.loop.time, metric_windows(config))
         #: by partition that this node leads, the offset before which it has deleted the records
         self.pruned_before: dict[int, int] = {}
         self.coordinator: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
@@ -120,6 +121,7 @@ class ShareCoordinatorService:
             records,
             commit_timeout_ms=self.settings.write_timeout_ms,
             load_bytes=self.settings.load_bytes,
+            windows=metric_windows(config),
             codec=Codec(self.settings.codec),
             linger_ms=self.settings.linger_ms,
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pykbroker.config.metric_windows import metric_windows
 from pykbroker.coordinator.java import partition_for
 from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.machine import CoordinatorRuntime
@@ -116,6 +117,7 @@ class TransactionService:
             load_bytes=config.int("transaction.state.log.load.buffer.size"),
             base_sequence=NO_SEQUENCE,
             on_effect=self._decided,
+            windows=metric_windows(config),
         )
         self.sender = MarkerSender(
             runtime,

@@ -242,14 +242,16 @@ class FetcherManager:
         return min((runner.end_point.requests.one_minute() for runner in self._runners.values()), default=0.0)
 
     def _gauges(self) -> Iterator[tuple[str, float]]:
-        for runner in self._runners.values():
+        # Runners and their partitions come and go while the caller pauses.
+        runners = list(self._runners.values())
+        for runner in runners:
             host, port = runner.end_point.address
             name = "kafka.server:type=FetcherStats,name={},clientId={},brokerHost={},brokerPort={}"
             yield name.format("RequestsPerSec", runner.name, host, port), runner.end_point.requests.count
             yield name.format("BytesPerSec", runner.name, host, port), runner.bytes.count
         lag = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId={},topic={},partition={}"
-        for runner in self._runners.values():
-            for fetch in runner:
+        for runner in runners:
+            for fetch in list(runner):
                 yield lag.format(runner.name, fetch.topic, fetch.index), fetch.lag
 
 

@@ -438,6 +438,32 @@ def test_metrics_of_writes_and_deletions(play: Play) -> None:
     play(scenario, often)
 
 
+@acts(broker=("metrics.num.samples", "metrics.sample.window.ms"))
+def test_the_time_that_rates_and_averages_cover(play: Play) -> None:
+    prefix = "kafka.server:type=share-coordinator-metrics,name=write"
+
+    async def scenario(sim: Sim) -> tuple[int, int]:
+        """Return the seconds after a write at which its average and its part in the rate have gone."""
+        leader = await new(sim)
+        await leader.initialize()
+
+        async def shown() -> tuple[bool, bool]:
+            found = {sample.name: sample.value for sample in await sim.node.samples()}
+            return f"{prefix}-latency-avg" in found, found[f"{prefix}-rate"] > 0
+
+        await leader.write(0)
+        seconds, ends = 0, [0, 0]
+        while (now := await shown()) != (False, False):
+            ends = [seconds + 1 if there else end for there, end in zip(now, ends, strict=True)]
+            await asyncio.sleep(1)
+            seconds += 1
+        return ends[0], ends[1]
+
+    assert play(scenario) == (60, 61)
+    assert play(scenario, {"metrics.num.samples": "3"}) == (90, 92)
+    assert play(scenario, {"metrics.sample.window.ms": "5000"}) == (10, 11)
+
+
 @acts(broker=("share.coordinator.write.timeout.ms",))
 def test_a_write_that_is_not_replicated_in_time(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:
