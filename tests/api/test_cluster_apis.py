@@ -36,7 +36,9 @@ from pykbroker.api import (
 )
 from pykbroker.dispatch.context import RequestContext
 from pykbroker.dispatch.peers import ForwardedPeer
+from pykbroker.dispatch.topic_creations import TopicCreations
 from pykbroker.metadata.image import Endpoint
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.topic_creation import auto_create
@@ -81,6 +83,7 @@ class Node:
         self.services = world.services()
         self.services.authorizer = AllowAll()
         self.services.quorum = SimpleNamespace(is_only_voter=True)
+        self.services.topic_creations = TopicCreations(LineLimit(world.runtime.loop.time))
         self.services.controller_channel = DirectChannel(
             lambda request: create_topics.handle(self.context(request, 7, "CONTROLLER"), request)
         )
