@@ -30,7 +30,7 @@ from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_states import LeaderState, error_for_clients, is_fencing
 from pykbroker.share_leaders.state_load import LoadedState, StateLoad
-from pykbroker.share_leaders.state_writes import StateWrites
+from pykbroker.share_leaders.state_writes import JoinedWrites
 from pykbroker.share_partitions.share_partition import SharePartition
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -152,7 +152,14 @@ class SharePartitionLeader:
             self._leave(LeaderState.FAILED, found.code)
             return
         self.machine, self._is_start_stored = found.machine, found.is_start_stored
-        self._writes = StateWrites(self.key, partial(self._send, found.state_epoch))
+        state_epoch = found.state_epoch
+
+        def send(write: DeliveryWrite) -> Promise:
+            return self._services.keeper.write(
+                self.key, state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
+            )
+
+        self._writes = JoinedWrites(self.key, send)
         for size in found.batch_sizes:
             self._services.measures.partition(self.key).batch_sizes.record(size)
         self._become(LeaderState.ACTIVE)
@@ -188,6 +195,9 @@ class SharePartitionLeader:
         return self.error is not ErrorCode.NONE
 
     def _leave(self, state: LeaderState, error: ErrorCode) -> None:
+        if self.state is LeaderState.ACTIVE:
+            # Before the next leader reads the state.
+            self._writes.send_all()
         self._become(state)
         self.error = error
         self.partition.fetch_waiters.pop(self, None)
@@ -333,11 +343,6 @@ class SharePartitionLeader:
     def _write(self, write: DeliveryWrite) -> Promise:
         self.letters.expect(write)
         return self._writes.write(write)
-
-    def _send(self, state_epoch: int, write: DeliveryWrite) -> Promise:
-        return self._services.keeper.write(
-            self.key, state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
-        )
 
     def _take_outcome(self, outcome: Promise) -> ErrorCode:
         """Return the error for clients of a write that has ended. A leader that the share coordinator has fenced leaves

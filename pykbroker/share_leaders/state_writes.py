@@ -4,6 +4,9 @@ The share coordinator takes the writes of a share partition one after another. W
 go together as the next one. So many members that acknowledge records of one share partition share the cost of a write,
 and the answer for a member waits for two writes at most.
 
+The writes of a leader that leaves are all sent at once. The next leader asks for the state after that. If a write were
+sent after its question, the next leader would not know what it stores, although its sender gets a success.
+
 A write that has others in it is the same to the share coordinator as these one after another. It merges the states of
 an offset by delivery count and state, in whatever order they come (KIP-932). Later writes have later starts.
 """
@@ -39,8 +42,8 @@ class _Waiting(NamedTuple):
     promise: Promise
 
 
-class StateWrites:
-    """Writes that come in the order of the calls. `send` is called for one at a time."""
+class JoinedWrites:
+    """Writes that come in the order of the calls. `send` is called for one at a time, except by `send_all`."""
 
     __slots__ = ("_is_under_way", "_key", "_send", "_waiting")
 
@@ -59,12 +62,21 @@ class StateWrites:
         self._send_next()
         return promise
 
+    def send_all(self) -> None:
+        """Send all writes that wait, without waiting for the one under way. Each still has its outcome. No write may
+        come after that."""
+        while self._waiting:
+            self._send_some()
+
     def _send_next(self) -> None:
         # A promise may have its result within the call of `send`.
         while self._waiting and not self._is_under_way:
             self._is_under_way = True
-            together = list(self._take())
-            self._send(self._join(together)).add_done_callback(partial(self._ended, together))
+            self._send_some()
+
+    def _send_some(self) -> None:
+        together = list(self._take())
+        self._send(self._join(together)).add_done_callback(partial(self._ended, together))
 
     def _ended(self, together: list[_Waiting], outcome: Promise) -> None:
         self._is_under_way = False

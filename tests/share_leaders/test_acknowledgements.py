@@ -79,6 +79,20 @@ def test_members_that_acknowledge_during_a_write_share_the_next_one(rig: Rig) ->
     assert rig.stored.states == dict.fromkeys((0, *range(2, 8)), (ACKNOWLEDGED, 1))
 
 
+def test_the_next_leader_knows_what_an_acknowledgement_stores_that_had_to_wait(rig: Rig) -> None:
+    """The last session closes while an acknowledgement waits for the write before it. Then the member comes back."""
+    rig.keeper.holds = True
+    rig.acknowledge(0, 0)
+    waiting = rig.acknowledge(1, 9)
+    rig.leave()
+    leader = rig.leader()
+    while rig.keeper.asked:
+        rig.keeper.answer()
+        rig.loop.settle()
+    assert waiting.value is NONE
+    assert leader.machine.start_offset == 10
+
+
 def test_a_shared_write_that_fails_gives_each_member_its_locks_back(rig: Rig) -> None:
     rig.keeper.holds = True
     rig.acknowledge(0, 0)

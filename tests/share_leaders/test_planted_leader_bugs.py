@@ -12,7 +12,7 @@ from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.fetch_wakes import FetchWakes
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
-from pykbroker.share_leaders.state_writes import StateWrites
+from pykbroker.share_leaders.state_writes import JoinedWrites
 from pykbroker.share_partitions import acknowledged_ranges, settlement, share_partition
 from testkit.planting import Edit, plant
 from tests.share_leaders.leader_events import LeaderEvents
@@ -41,8 +41,8 @@ BUGS: dict[str, list[Edit]] = {
     "a later lock does not end": [(SharePartitionLeader._expire, "self._timer.set(self.machine.next_expiry_ms())", "pass")],
     "a release overtakes an acknowledgement": [(ChangeTurns.begin, "if self._is_busy:", "if False:")],
     "a leader goes on in another leader epoch": [(ShareLeaders.on_leadership, "leader.end()", "pass")],
-    "a write that comes during another is not sent": [(StateWrites._ended, "self._send_next()", "pass")],
-    "a write drops those that come with it": [(StateWrites._join, "for each in together", "for each in together[-1:]")],
+    "a write that comes during another is not sent": [(JoinedWrites._ended, "self._send_next()", "pass")],
+    "a write drops those that come with it": [(JoinedWrites._join, "for each in together", "for each in together[-1:]")],
     "leaders stay without a session": [(ShareLeaders._drop, "if not self.sessions.has_group(group):", "if False:")],
     "a session that ends with its connection releases nothing": [(ShareLeaders.disconnected, "self._end_sessions(self.sessions.disconnected(connection))", "self.sessions.disconnected(connection)")],
     "letters of a loaded state are forgotten": [(SharePartitionLeader._loaded, "self.letters.add(self.machine.unfinished_letters(self.limits))", "pass")],

@@ -10,7 +10,7 @@ import pytest
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.net.promise import Promise
 from pykbroker.share_leaders import state_writes
-from pykbroker.share_leaders.state_writes import StateWrites
+from pykbroker.share_leaders.state_writes import JoinedWrites
 from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, AVAILABLE
 from pykbroker.share_partitions.state_changes import DeliveryWrite
 
@@ -22,7 +22,7 @@ class Rig:
     """Writes, and the promises of those that were sent. `outcomes` has the name and outcome of each write, in order."""
 
     def __init__(self) -> None:
-        self.writes = StateWrites(KEY, self._send)
+        self.writes = JoinedWrites(KEY, self._send)
         self.sent: list[tuple[int, int, Ranges]] = []
         self.outcomes: list[tuple[str, str]] = []
         self._promises: list[Promise] = []
@@ -56,6 +56,18 @@ def test_a_write_is_sent_at_once_if_none_is_under_way() -> None:
     assert rig.outcomes == [("a", "stored")]
 
 
+def test_all_that_wait_are_sent_at_once_when_the_leader_leaves() -> None:
+    rig = Rig()
+    rig.write("a", 0, 3)
+    rig.write("b", 1, 9)
+    rig.write("c", 2, 4)
+    rig.writes.send_all()
+    assert rig.sent[1:] == [(2, 1, [(9, 9, ACKNOWLEDGED, 1), (4, 4, ACKNOWLEDGED, 1)])]
+    rig.answer("stored")
+    rig.answer("refused")
+    assert rig.outcomes == [("a", "stored"), ("b", "refused"), ("c", "refused")]
+
+
 def test_writes_that_come_meanwhile_are_one_write_with_the_last_start() -> None:
     rig = Rig()
     rig.write("a", 0, 3)
@@ -87,7 +99,7 @@ def test_outcomes_that_come_within_the_call_need_no_stack() -> None:
         promise.set_result("stored")
         return promise
 
-    writes = StateWrites(KEY, send)
+    writes = JoinedWrites(KEY, send)
     for _ in range(5_000):
         writes.write(DeliveryWrite(is_awaited=False)).add_done_callback(lambda done: outcomes.append(done.result()))
     assert outcomes == ["stored"] * 5_000
