@@ -1,7 +1,8 @@
 """Appends the records of one answer for one partition to the log, step by step.
 
 Responsible for appending the records piece by piece, and for noting a gap before the first piece that has one. If the
-first batch begins before the leader's log start, an empty log begins at the base offset of that batch. When all pieces
+first batch begins before the leader's log start, a log without records after this start begins at the base offset of
+that batch. When all pieces
 are appended, the log takes over the leader's high watermark and log start, and waits for a flush that flush.messages
 promises. Not responsible for turns of the loop (runner.py), nor for the reaction to the outcome (fetcher.py).
 
@@ -88,9 +89,11 @@ class AppendSteps:
         """Return True if the piece has to wait for something else first. Raises KafkaError."""
         follower = self._follower
         end = follower.log_end_offset
-        if piece.base_offset < end == follower.log_start_offset <= piece.last_offset:
-            # The log is empty, and the leader's log starts within this batch. As in Apache Kafka, this log begins with
-            # the whole batch.
+        has_nothing_left = end in (follower.log_start_offset, self._effect.log_start_offset)
+        if piece.base_offset < end <= piece.last_offset and has_nothing_left:
+            # The leader's log starts within this batch, and this log is empty, or all its records are before the
+            # leader's start. As in Apache Kafka, an empty log begins with the whole batch. Apache Kafka fails in the
+            # other case, in which this log may have records that no other log had.
             return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
         return piece.has_gap and self._waits_for(follower.note_gaps)
 

@@ -94,6 +94,25 @@ def test_a_leaders_start_within_a_batch_begins_with_that_batch() -> None:
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (6, 12)
 
 
+def test_records_that_the_leader_has_deleted_do_not_keep_a_follower_out() -> None:
+    """A former leader has written records that no other replica has. The new leader has deleted its own records at
+    these offsets, in the middle of a batch, and so it no longer knows where their epoch ended. In Apache Kafka the
+    partition counts as failed on the follower."""
+    node = Node()
+    partition = node.follow(records=5)
+    log = led((0, 2))
+    node.lead(2, partition, log, 1)
+    log.write(records=6)
+    log.high_watermark = 8
+    log.delete_before(5)
+    node.settle()
+    assert stored(partition) == log.contents() == [(2, 7, 1)]
+    assert (partition.log.log_start_offset, partition.high_watermark) == (5, 8)
+    log.write()
+    node.settle()
+    assert stored(partition) == log.contents()
+
+
 def test_a_follower_that_becomes_leader_begins_its_epoch_at_its_end() -> None:
     node = Node()
     partition = node.follow()
