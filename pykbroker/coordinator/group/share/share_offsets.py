@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykbroker.coordinator.group.share.share_group import ShareGroup
 from pykbroker.coordinator.group.share.share_operations import new_or_known_group, share_group
 from pykbroker.coordinator.group.share.share_partition_states import NamedPartitions, SharePartitionStates
-from pykbroker.coordinator.group.share.share_records import states_record
+from pykbroker.coordinator.group.share.share_records import epoch_record, states_record, target_epoch_record
 from pykbroker.coordinator.group.share.share_states import ShareStart, TopicIdPartition
 from pykbroker.coordinator.result import Result, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -62,10 +62,16 @@ class GroupsDeletion(NamedTuple):
 
 
 def begin_alteration(shard: GroupShard, request: AlterShareGroupOffsetsRequest, token: Token, now_ms: int) -> Result:
-    """Set new start offsets. A group that does not exist comes into being. Raises KafkaError if it has members."""
+    """Set new start offsets. A group that does not exist comes into being. Raises KafkaError if it has members.
+
+    The group epoch rises, because it becomes the state epoch of the new states. A leader that has loaded the states of
+    an earlier alteration is fenced by that. In Apache Kafka both have the same state epoch. If a member that has left
+    keeps its share session, its leader overwrites the second alteration there."""
     group = new_or_known_group(shard, request.group_id)
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    is_known = group.group_id in shard.groups
+    epoch = group.epoch + 1 if is_known else group.epoch
     starts: list[ShareStart] = []
     begun: dict[bytes, NamedPartitions] = {}
     response = AlterShareGroupOffsetsResponse()
@@ -86,14 +92,18 @@ def begin_alteration(shard: GroupShard, request: AlterShareGroupOffsetsRequest, 
                 partition.error_message = _NO_TOPIC.message
             elif asked.partition_index not in found:
                 found.add(asked.partition_index)
-                starts.append(ShareStart(topic_id, asked.partition_index, group.epoch, asked.start_offset))
+                starts.append(ShareStart(topic_id, asked.partition_index, epoch, asked.start_offset))
         if topic_id is not None and found:
             begun[topic_id] = NamedPartitions(topic.topic_name, frozenset(found))
     result = Result()
     if begun:
+        if is_known:
+            result.records.append(epoch_record(group.group_id, epoch, group.metadata_hash))
+            # Without a time the next member gets its target at once.
+            result.records.append(target_epoch_record(group.group_id, epoch, 0))
         result.records.append(states_record(group.group_id, group.known_states.begin(begun)))
         group.initializing_since_ms.update(dict.fromkeys(begun, now_ms))
-        if group.group_id not in shard.groups:
+        if not is_known:
             shard.await_record(group, result)
     result.reply(token, OffsetsAlteration(starts, response))
     return result

@@ -111,12 +111,28 @@ def test_an_alteration_sets_the_start_of_an_emptied_group(bench: ShareBench) -> 
         ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert isinstance(answer, OffsetsAlteration)
-    # The group epoch has risen when the member left, so that a leader that still has the old state is fenced.
-    assert answer.starts == [ShareStart(T, 1, 3, 7)]
+    # The group epoch rises, so that a leader that still has the old state is fenced.
+    assert answer.starts == [ShareStart(T, 1, 4, 7)]
+    assert bench.share().epoch == bench.share().target_epoch == 4
     assert [topic.topic_id for topic in answer.response.responses] == [T, bytes(16)]
     assert states(bench) == ({T: {1}}, {T: {0, 1, 2, 3}}, set())
     bench.answer_states({(T, 1): ErrorCode.NONE}, asked_by_member=False)
     assert states(bench) == ({}, {T: {0, 1, 2, 3}}, set())
+
+
+def test_each_alteration_has_a_state_epoch_of_its_own(bench: ShareBench) -> None:
+    """A member that has left may still fetch in its share session. The leader that has loaded the first new state for
+    it must not write over the second one."""
+    emptied(bench)
+    epochs = []
+    for offset in (5, 0):
+        answer = alter(bench, {("t", 0): offset})
+        assert isinstance(answer, OffsetsAlteration)
+        epochs += [start.state_epoch for start in answer.starts]
+        bench.answer_states({(T, 0): ErrorCode.NONE}, asked_by_member=False)
+    assert epochs == [4, 5]
+    # The next member gets its partitions at once.
+    assert bench.come("m2")[0] == 6
 
 
 def test_an_alteration_makes_a_group_that_does_not_exist(bench: ShareBench) -> None:
