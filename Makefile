@@ -45,7 +45,7 @@ SAYS_changelog := installs what the tests need into .venv, a minute once; then s
 SAYS_timings := runs make test and stores what each file of tests used; 35 min on a machine that does nothing else
 SAYS_test-long := installs $(ALL), 1.5 min once; all long tests take 8 hours, and go on where they were
 SAYS_sim := installs what the tests need into .venv, a minute once; one seed takes a second or two
-SAYS_sim-long := installs what the tests need into .venv, a minute once; 10,000 seeds take 2 hours on two cores
+SAYS_sim-long := installs what the tests need into .venv, a minute once; 12,000 seeds take 3 hours on two cores
 SAYS_faults := installs what the tests need into .venv, a minute once; 1,000 faults take 2 hours
 SAYS_audit := installs pykbroker into .venv, 35 s once, and pip-audit into an environment that it removes
 SAYS_generate := installs pykbroker into .venv, 35 s once; writes messages and pages in 5 s
@@ -245,7 +245,8 @@ SIM_ARGS ?=
 sim: say-sim $(VENV)/.test
 	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run $(SEED) $(SIM_ARGS)
 
-# 10,000 seeds on all cores; goes on where an interrupted run was, and keeps the results in docs/simulation.jsonl.
+# 10,000 seeds of the cluster and 2,000 with share groups, on all cores; goes on where an interrupted run was, and keeps
+# the results in docs/simulation.jsonl. SIM_LONG_ARGS="--run shares": only those.
 # make sim-long SIM_LONG_ARGS=--go-on: also through changes of the code; only what has not run, or has failed.
 SIM_LONG_ARGS ?=
 sim-long: say-sim-long $(VENV)/.test

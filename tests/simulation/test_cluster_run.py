@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.brokers import Cluster
-from tests.simulation.cluster_run import Watcher, long, run_cluster
+from tests.simulation.cluster_run import Outcome, Watcher, long, run_cluster
 from tests.simulation.cluster_run.plan import plan_of
 from tests.simulation.cluster_run.regressions import REGRESSIONS
+from tests.simulation.fresh_seeds import ROOT, fresh_seeds, seeds_of_commit
 from tests.simulation.history.events import History
 from tests.simulation.traces import printed_twice
 
@@ -20,9 +20,6 @@ pytestmark = pytest.mark.slow
 #: The number of seeds in one test, the number of tests with seeds that no earlier commit has tried, and the number of
 #: seeds of a long run.
 CHUNK, FRESH, SEEDS = 5, 4, 300
-#: Seeds of a commit begin after those of `make sim-long`.
-FIRST_FRESH = 1_000_000
-ROOT = Path(__file__).parents[2]
 
 
 def run_seeds(seeds: list[int]) -> None:
@@ -40,20 +37,15 @@ def test_seeds_that_found_something(seed: int) -> None:
 
 @pytest.mark.parametrize("number", range(FRESH))
 def test_seeds_that_no_earlier_commit_has_tried(number: int) -> None:
-    """Each commit has its own seeds, which are the same whenever it is tested."""
-    first = FIRST_FRESH + FRESH * CHUNK * seeds_of_commit(ROOT)
-    run_seeds([first + CHUNK * number + one for one in range(CHUNK)])
-
-
-def seeds_of_commit(root: Path) -> int:
-    """Return a number that follows from the commit that is checked out, or 0 without a git commit."""
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
-    return int(asked.stdout[:7], 16) if asked.returncode == 0 else 0
+    run_seeds(fresh_seeds(number, CHUNK, FRESH))
 
 
 def test_the_seeds_of_a_commit_follow_from_it(tmp_path: Path) -> None:
     assert seeds_of_commit(tmp_path) == 0
     assert seeds_of_commit(ROOT) == seeds_of_commit(ROOT)
+    chunks = [fresh_seeds(number, CHUNK, FRESH) for number in range(FRESH)]
+    first = chunks[0][0]
+    assert [seed for chunk in chunks for seed in chunk] == list(range(first, first + CHUNK * FRESH))
 
 
 @pytest.mark.long(amount="5 seeds")
@@ -124,8 +116,9 @@ def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
 
 
-def note(first: int, code: str, failed: dict[str, str] | None = None) -> long.Note:
+def note(first: int, code: str, failed: dict[str, str] | None = None, run: str = "cluster") -> long.Note:
     return {
+        "run": run,
         "first": first,
         "count": long.CHUNK,
         "failed": failed or {},
@@ -140,17 +133,49 @@ def note(first: int, code: str, failed: dict[str, str] | None = None) -> long.No
 
 def test_a_long_run_goes_on_where_it_was() -> None:
     notes = [note(0, "this"), note(50, "other"), note(100, "this", {"107": "Violation: P1"})]
-    assert long.left(notes, "this", 200) == [50, 150]
-    assert long.left(notes, "this+", 200) == [0, 50, 100, 150]
-    assert long.left(notes, None, 200) == [100, 150]
-    assert long.left([*notes, note(100, "next")], None, 200) == [150]
+
+    def left(code: str | None, more: list[long.Note]) -> list[int]:
+        return [first for _, first in long.left([*notes, *more], code, {"cluster": 200})]
+
+    assert left("this", []) == [50, 150]
+    assert left("this+", []) == [0, 50, 100, 150]
+    assert left(None, []) == [100, 150]
+    assert left(None, [note(100, "next")]) == [150]
+    assert left(None, [note(150, "this", run="shares")]) == [100, 150]
+
+
+def test_a_long_run_does_some_of_each_run_all_the_time() -> None:
+    chunks = long.left([note(50, "this", run="shares")], "this", {"cluster": 200, "shares": 100})
+    assert chunks == [("cluster", 0), ("shares", 0), ("cluster", 50), ("cluster", 100), ("cluster", 150)]
+
+
+def test_a_chunk_runs_the_seeds_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def run(seed: int) -> Outcome:
+        seeds.append(seed)
+        if seed == 101:
+            raise AssertionError("broken")
+        return Outcome(seed, "", 10, 2.0, [])
+
+    monkeypatch.setitem(long.RUNS, "shares", long.LongRun(run, 100, ""))
+    found = long.run_chunk(("shares", 100), 3)
+    assert seeds == [100, 101, 102]
+    assert (found["run"], found["first"], found["events"], found["failed"]) == (
+        "shares",
+        100,
+        20,
+        {"101": "AssertionError: broken"},
+    )
 
 
 def test_the_page_of_long_runs_names_what_failed() -> None:
-    notes = [note(0, "a"), note(50, "a", {"61": "Violation: P1"}), note(0, "b")]
+    notes = [note(0, "a"), note(50, "a", {"61": "Violation: P1"}), note(0, "b"), note(0, "b", {"3": "S1"}, "shares")]
     text = long.page(notes)
-    assert "| commit of a | 100 | 1 | 0.5 | 1.5 | 2026-11-23 01:00 |" in text
-    assert "| commit of b | 50 | 0 |" in text
-    assert "* 61 at commit of a: Violation: P1" in text
-    assert "100 seeds have run, each counted once; 1 failed with the\nnewest code that ran them." in text
-    assert "* 61" not in long.page([*notes, note(50, "b")])
+    assert "| commit of a | cluster | 100 | 1 | 0.5 | 1.5 | 2026-11-23 01:00 |" in text
+    assert "| commit of b | cluster | 50 | 0 |" in text
+    assert "| commit of b | shares | 50 | 1 |" in text
+    assert "* `make sim SEED=61` at commit of a: Violation: P1" in text
+    assert '* `make sim SEED=3 SIM_ARGS="--shares"` at commit of b: S1' in text
+    assert "150 seeds have run, each counted once; 2 failed with the\nnewest code that ran them." in text
+    assert "SEED=61" not in long.page([*notes, note(50, "b")])
