@@ -1,7 +1,8 @@
 """Each planted bug is found by the ordinary run, and by a breach that makes sense for it.
 
 `make test` tries the recorded seed and a few after it, because any change of the product may change the effect of a
-seed. A seed that finds nothing must be recorded again. `make test-long` begins at seed 0, and allows 500.
+seed. A seed that finds nothing must be recorded again. `make test-long` begins at seed 0, and allows 500. It also tries
+the bugs of share groups with seeds that follow from the commit, so that no seed was ever chosen for them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.cluster_run import run_cluster
+from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.history.checks import Violation
 from tests.simulation.invariants.broken import InvariantBroken
 from tests.simulation.planted import BUGS, Bug
@@ -62,3 +64,10 @@ def test_each_planted_bug_is_found(bug: Bug, run: Run) -> None:
 @each_bug
 def test_each_planted_bug_is_found_within_500_seeds(bug: Bug, run: Run) -> None:
     seeds_until_found(bug, run, 0, SEEDS)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.long(amount="up to 500 seeds")
+@pytest.mark.parametrize("bug", SHARE_BUGS, ids=[bug.name for bug in SHARE_BUGS])
+def test_each_bug_of_share_groups_is_found_with_seeds_of_the_commit(bug: Bug) -> None:
+    seeds_until_found(bug, run_shares, fresh_seeds(0, SEEDS)[0], SEEDS)

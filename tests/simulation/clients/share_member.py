@@ -106,9 +106,7 @@ class ShareMember(Peer):
         while True:
             if self.world.loop.time() >= self._beat_at:
                 await self._beat()
-            for broker in sorted(await self._assigned_leaders() | set(self._sessions)):
-                await self._turn(broker)
-            await self.pause(0.0, self.longest_pause)
+            await self._turns()
             if not self.is_calm and self.random.random() < 0.06:
                 # The application works for longer than locks last.
                 await self.pause(1.0, 2.5)
@@ -117,14 +115,28 @@ class ShareMember(Peer):
         """Close all sessions, and leave the group."""
         for broker in sorted(self._sessions):
             await self._close(broker)
-        await self.ask_coordinator(GROUP, self.group, self._heartbeat(-1))
+        await self._leave_group()
         self.member_epoch = 0
         self.assigned = frozenset()
+
+    async def linger(self) -> None:
+        """Leave the group, and go on with the sessions as if it had an assignment."""
+        await self._leave_group()
+        while True:
+            await self._turns()
+
+    async def _leave_group(self) -> None:
+        await self.ask_coordinator(GROUP, self.group, self._heartbeat(-1))
 
     def die(self) -> None:
         """End all connections, without a word. The task of `forever` was cancelled before."""
         for broker in sorted(self._connections):
             self.hang_up(broker)
+
+    async def _turns(self) -> None:
+        for broker in sorted(await self._assigned_leaders() | set(self._sessions)):
+            await self._turn(broker)
+        await self.pause(0.0, self.longest_pause)
 
     async def _assigned_leaders(self) -> set[int]:
         found = {await self.leader(place) for place in sorted(self.assigned)}

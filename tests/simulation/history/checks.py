@@ -68,7 +68,7 @@ def of_offsets(history: History, *, mixed: str | None = None) -> list[Iterator[s
 def of_share_groups(
     history: History,
     logs: Mapping[Place, Log],
-    starts: Mapping[deliveries.GroupPlace, tuple[int, bool]],
+    starts: Mapping[deliveries.GroupPlace, deliveries.Start],
     excused: Mapping[deliveries.GroupPlace, Collection[int]],
 ) -> list[Iterator[str]]:
     """Checks of what members of share groups were given; the arguments are those of `deliveries`."""

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
-from tests.simulation.history.events import OK, Acknowledged, Delivered, Fate, History, Log, Place
+from tests.simulation.history.events import OK, Acknowledged, Delivered, Fate, History, Log, Place, ShareReset
 
 _RELEASE, _RENEW = 2, 4
 #: a group, with a partition
 GroupPlace = tuple[str, Place]
+
+
+class Start(NamedTuple):
+    """The first offset of a group in a partition, and the position in the history from which it counts: the first load
+    of the group's state after its latest reset."""
+
+    offset: int
+    read_committed: bool
+    since: int = 0
 
 
 def wanted_offsets(log: Log, *, read_committed: bool) -> dict[int, bytes]:
@@ -25,15 +35,16 @@ def wanted_offsets(log: Log, *, read_committed: bool) -> dict[int, bytes]:
 def delivered_at_least_once(
     history: History,
     logs: Mapping[Place, Log],
-    starts: Mapping[GroupPlace, tuple[int, bool]],
+    starts: Mapping[GroupPlace, Start],
     excused: Mapping[GroupPlace, Collection[int]],
 ) -> Iterator[str]:
-    """Each record from the first offset of a group on was given to a member. `starts` has this offset for each share
-    partition, and True if the group reads committed records. `excused` are offsets at the delivery limit."""
+    """Each record from the first offset of a group on was given to a member since the group has this offset. `excused`
+    are offsets at the delivery limit."""
     got: dict[GroupPlace, set[int]] = {}
     for event in history.of(Delivered):
-        got.setdefault((event.group, event.place), set()).update(offset for offset, _ in event.records)
-    for (group, place), (start, read_committed) in starts.items():
+        if event.ended >= starts[event.group, event.place].since:
+            got.setdefault((event.group, event.place), set()).update(offset for offset, _ in event.records)
+    for (group, place), (start, read_committed, _) in starts.items():
         found = got.get((group, place), set())
         for offset, value in wanted_offsets(logs[place], read_committed=read_committed).items():
             if offset >= start and offset not in found and offset not in excused.get((group, place), ()):
@@ -41,12 +52,10 @@ def delivered_at_least_once(
 
 
 def nothing_else_is_delivered(
-    history: History, logs: Mapping[Place, Log], starts: Mapping[GroupPlace, tuple[int, bool]]
+    history: History, logs: Mapping[Place, Log], starts: Mapping[GroupPlace, Start]
 ) -> Iterator[str]:
     """A member gets records of the log only, and of aborted transactions none if the group reads committed records."""
-    readable = {
-        key: wanted_offsets(logs[key[1]], read_committed=read_committed) for key, (_, read_committed) in starts.items()
-    }
+    readable = {key: wanted_offsets(logs[key[1]], read_committed=start.read_committed) for key, start in starts.items()}
     for event in history.of(Delivered):
         known = readable[event.group, event.place]
         log = logs[event.place]
@@ -58,29 +67,40 @@ def nothing_else_is_delivered(
 
 
 def the_acknowledged_never_come_again(history: History) -> Iterator[str]:
-    """A record whose acceptance or rejection was answered with success is in no later answer."""
-    final: dict[tuple[str, Place, int], Acknowledged] = {}
+    """A record whose acceptance or rejection was answered with success is in no later answer, unless the group was set
+    back to it or to an earlier offset between the two."""
+    resets = list(history.of(ShareReset))
+    final: dict[tuple[str, Place, int], list[Acknowledged]] = {}
     for event in history.events:
         if isinstance(event, Acknowledged) and event.code == OK:
             for offset, kind in event.types:
                 if kind not in (_RELEASE, _RENEW):
-                    final.setdefault((event.group, event.place, offset), event)
+                    final.setdefault((event.group, event.place, offset), []).append(event)
         elif isinstance(event, Delivered):
             for offset, _ in event.records:
-                before = final.get((event.group, event.place, offset))
-                if before is not None and before.ended < event.started:
-                    place = f"{event.group}: {offset} of {event.place}"
-                    yield f"{place} came to {event.client}, and {before.client} had acknowledged it"
+                for before in final.get((event.group, event.place, offset), ()):
+                    is_later = before.ended < event.started
+                    if is_later and not any(_sets_back(reset, before, event, offset) for reset in resets):
+                        place = f"{event.group}: {offset} of {event.place}"
+                        yield f"{place} came to {event.client}, and {before.client} had acknowledged it"
 
 
-def the_rejected_are_dead_lettered(
-    rejected: Mapping[GroupPlace, Collection[int]],
+def _sets_back(reset: ShareReset, before: Acknowledged, after: Delivered, offset: int) -> bool:
+    """Return True if a reset may have had its effect between an acknowledgement and a delivery of this offset."""
+    is_of_both = (reset.group, reset.place) == (after.group, after.place)
+    is_between = reset.ended > before.started and reset.started < after.ended
+    return is_of_both and is_between and (reset.offset is None or reset.offset <= offset)
+
+
+def the_dead_are_lettered(
+    dead: Mapping[GroupPlace, Collection[int]],
     letters: Collection[tuple[str, Place, int]],
     given_up: Mapping[GroupPlace, Collection[int]],
 ) -> Iterator[str]:
-    """Each record whose rejection was answered with success has a dead letter, or its broker has given the letter up.
-    `rejected` has the share partitions whose group has a queue, and `letters` are those of the queue."""
-    for key, offsets in rejected.items():
+    """Each record that was rejected with success, or archived at the delivery limit, has a dead letter, or its broker
+    has given the letter up. `dead` has the share partitions whose group has a queue, and `letters` are those of the
+    queue."""
+    for key, offsets in dead.items():
         for offset in sorted(offsets):
             if (*key, offset) not in letters and offset not in given_up[key]:
-                yield f"{key[0]}: {offset} of {key[1]} was rejected, and has no dead letter"
+                yield f"{key[0]}: {offset} of {key[1]} was rejected or archived, and has no dead letter"

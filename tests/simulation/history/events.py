@@ -181,6 +181,16 @@ class Acknowledged(Event):
     types: tuple[tuple[int, int], ...]
 
 
+@dataclass(slots=True, kw_only=True)
+class ShareReset(Event):
+    """A reset of the offsets of a share group for one partition, with all tries. `offset` is None if its state was
+    deleted, so that the group begins anew."""
+
+    group: str
+    place: Place
+    offset: int | None
+
+
 E = TypeVar("E", bound=Event)
 
 

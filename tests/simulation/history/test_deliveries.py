@@ -8,8 +8,8 @@ import pytest
 
 from pykbroker_wire.records.control import ControlType
 from tests.simulation.history.checks import Violation, insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace, the_rejected_are_dead_lettered
-from tests.simulation.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place
+from tests.simulation.history.deliveries import GroupPlace, Start, the_dead_are_lettered
+from tests.simulation.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place, ShareReset
 
 PLACE: Place = ("t", 0)
 ALL, COMMITTED = "all", "committed"
@@ -28,7 +28,7 @@ class Story:
             Batch(base_offset=3, last_offset=3, producer_id=7, is_transactional=True, values=(b"c",)),
             _marker(4, ControlType.COMMIT),
         ]
-        self.starts: dict[GroupPlace, tuple[int, bool]] = {(ALL, PLACE): (0, False), (COMMITTED, PLACE): (0, True)}
+        self.starts = {(ALL, PLACE): Start(0, False), (COMMITTED, PLACE): Start(0, True)}
         self.excused: dict[GroupPlace, set[int]] = {}
         self.give(ALL, (0, b"a"), (1, b"b"), (3, b"c"))
         self.give(COMMITTED, (0, b"a"))
@@ -53,6 +53,10 @@ class Story:
         )
         self.history.record(event)
 
+    def reset(self, group: str, offset: int | None) -> ShareReset:
+        fields = {"group": group, "place": PLACE, "offset": offset}
+        return self.history.record(ShareReset(started=self.history.now(), code=OK, client="a", **fields))  # type: ignore[arg-type]
+
     def check(self) -> None:
         insist(*of_share_groups(self.history, {PLACE: self.log}, self.starts, self.excused))
 
@@ -69,14 +73,14 @@ def test_a_record_at_the_delivery_limit_or_before_the_first_offset_need_not_come
     story = Story()
     story.log.append(Batch(base_offset=5, last_offset=5, values=(b"d",)))
     story.excused = {(ALL, PLACE): {5}}
-    story.starts[COMMITTED, PLACE] = (6, True)
+    story.starts[COMMITTED, PLACE] = Start(6, True)
     story.check()
 
 
 def test_records_that_were_deleted_later_are_no_violation() -> None:
     story = Story()
     del story.log[0]
-    story.starts = {(ALL, PLACE): (1, False), (COMMITTED, PLACE): (1, True)}
+    story.starts = {(ALL, PLACE): Start(1, False), (COMMITTED, PLACE): Start(1, True)}
     story.check()
 
 
@@ -86,6 +90,46 @@ def test_an_answer_that_was_under_way_may_bring_what_was_acknowledged_meanwhile(
     story.acknowledge(COMMITTED, 3, ACCEPT, code=None)
     story.give(COMMITTED, (3, b"c"))
     story.check()
+
+
+@pytest.mark.parametrize("offset", [0, None])
+def test_what_was_acknowledged_comes_again_after_a_reset(offset: int | None) -> None:
+    story = Story()
+    began = story.reset(COMMITTED, offset)
+    story.give(COMMITTED, (0, b"a"), (3, b"c"))
+    story.starts[COMMITTED, PLACE] = Start(0, True, since=began.started)
+    story.check()
+
+
+def test_a_reset_to_a_later_offset_skips_records() -> None:
+    story = Story()
+    story.log.append(Batch(base_offset=5, last_offset=5, values=(b"d",)))
+    since = story.reset(ALL, 6).started
+    story.give(COMMITTED, (5, b"d"))
+    story.starts[ALL, PLACE] = Start(6, False, since)
+    story.check()
+
+
+def _not_again_after_a_reset(story: Story) -> None:
+    story.starts[ALL, PLACE] = Start(1, False, since=story.reset(ALL, 1).started)
+    story.give(ALL, (1, b"b"))
+
+
+def _again_before_the_offset_of_a_reset(story: Story) -> None:
+    story.reset(COMMITTED, 1)
+    story.give(COMMITTED, (0, b"a"))
+
+
+def _again_after_the_reset_of_another_group(story: Story) -> None:
+    story.reset(ALL, 0)
+    story.give(COMMITTED, (0, b"a"))
+
+
+def _again_after_two_acknowledgements(story: Story) -> None:
+    story.reset(COMMITTED, 0)
+    story.give(COMMITTED, (0, b"a"))
+    story.acknowledge(COMMITTED, 0, ACCEPT)
+    story.give(COMMITTED, (0, b"a"))
 
 
 def _never_delivered(story: Story) -> None:
@@ -109,6 +153,10 @@ VIOLATIONS: list[tuple[Callable[[Story], None], str]] = [
     (_aborted, "nothing_else_is_delivered"),
     (_another_value, "nothing_else_is_delivered"),
     (_acknowledged, "the_acknowledged_never_come_again"),
+    (_not_again_after_a_reset, "delivered_at_least_once"),
+    (_again_before_the_offset_of_a_reset, "the_acknowledged_never_come_again"),
+    (_again_after_the_reset_of_another_group, "the_acknowledged_never_come_again"),
+    (_again_after_two_acknowledgements, "the_acknowledged_never_come_again"),
 ]
 
 
@@ -133,5 +181,5 @@ def test_a_rejected_record_has_a_dead_letter(
     letters: set[tuple[str, Place, int]], given_up: set[int], *, is_found: bool
 ) -> None:
     key = (ALL, PLACE)
-    found = list(the_rejected_are_dead_lettered({key: {3}}, letters, {key: given_up}))
+    found = list(the_dead_are_lettered({key: {3}}, letters, {key: given_up}))
     assert bool(found) is is_found

@@ -13,6 +13,11 @@ The rules:
 * S6: an acknowledgement is answered with success only when its write is stored.
 * S7: a record whose acceptance or rejection was answered with success is never acquired again.
 * S8: the event in which a session ends releases the locks of its member.
+* S9: once a reset of offsets was answered with success, no load that begins after it has a state from before it, and no
+  write of such a state that begins after it is accepted. A state that follows a reset starts where one was asked to.
+
+A reset of offsets (AlterShareGroupOffsets, DeleteShareGroupOffsets) begins a new life of the share partition, with a
+state epoch of its own. The other rules hold within one life.
 
 "Certain" decides in doubt: a lock counts as held only until its shortest time, and as ended only after something has
 ended it.
@@ -58,6 +63,10 @@ class Leadership:
     key: ShareKey
     node: int
     epoch: int
+    #: the life of the share partition that it has loaded
+    state_epoch: int = -1
+    #: the start of its log, which only this leader may have moved, if it dies in a DeleteRecords
+    log_start: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     locks: dict[int, _Lock] = field(default_factory=dict)
     #: how often the locks of a member were released
@@ -84,18 +93,35 @@ class Acknowledging:
 
 @dataclass(slots=True)
 class Writing:
-    """A write that has begun. `is_late` is True if a later leader had loaded the state before."""
+    """A write that has begun. `is_late` is True if a later leader had loaded the state before, and `is_reset` if its
+    life had ended with a reset before."""
 
     leadership: Leadership
     start: int
     states: dict[int, tuple[int, int]]
     is_late: bool
+    is_reset: bool
+
+
+class Load(NamedTuple):
+    """The state that a leader has loaded: (count, state) of each offset. `is_stored` is False if the start was resolved
+    now. `began_s` is the time at which the load began, and `at` the position of its end in the history."""
+
+    start: int
+    states: Mapping[int, tuple[int, int]]
+    state_epoch: int = 0
+    is_stored: bool = True
+    began_s: float = 0.0
+    at: int = 0
 
 
 class ShareState:
-    """The knowledge of one share partition, over all its leaders."""
+    """The knowledge of one life of a share partition, over all its leaders."""
 
-    def __init__(self) -> None:
+    def __init__(self, state_epoch: int) -> None:
+        self.state_epoch = state_epoch
+        #: the position of its first load in the history
+        self.begins = 0
         #: (count, state) of each offset that was stored for certain, and the highest that was tried
         self.stored: dict[int, tuple[int, int]] = {}
         self.tried: dict[int, tuple[int, int]] = {}
@@ -115,28 +141,96 @@ class ShareState:
         #: the start as far as it was checked, and the offsets that it has passed although they are not done
         self.passed = 0
         self.suspects: set[int] = set()
+        #: the start has passed all offsets before this one, because a leader had deleted them
+        self.deleted = 0
         #: the latest leader epoch that has loaded the state
         self.newest_epoch = -1
+
+    def archived(self) -> set[int]:
+        """Return the offsets that are stored as archived for certain, or as waiting for their dead letters."""
+        return {offset for offset, (_, state) in self.stored.items() if state in (ARCHIVING, ARCHIVED)}
+
+
+class Resets:
+    """The resets of one share partition: their offsets, None for a deletion, which lets the group begin anew."""
+
+    def __init__(self) -> None:
+        self.asked: list[int | None] = []
+        #: the lives that had begun when the latest reset was asked for are before this state epoch
+        self._next_floor = 0
+        #: the time at which the last reset was answered with success. From then on, lives before `floor` are over.
+        self.answered_s = -1.0
+        self.floor = 0
+
+    def begin(self, offset: int | None, newest: int) -> None:
+        """Note that a reset is asked for; `newest` is the state epoch of the newest life."""
+        self.asked.append(offset)
+        self._next_floor = newest + 1
+
+    def allows(self, start: int) -> bool:
+        """Return True if a life may begin here. After a deletion, an alteration of other partitions lets the group
+        know the topic, and then partitions that are new to it begin at 0."""
+        return start in self.asked or (start == 0 and None in self.asked)
+
+    def end(self, now_s: float) -> None:
+        """Note that it was answered with success."""
+        self.floor, self.answered_s = self._next_floor, now_s
 
 
 class ShareInvariants:
     """The rules for all share partitions of a run. Each call raises InvariantBroken."""
 
     def __init__(self) -> None:
-        self.states: dict[ShareKey, ShareState] = {}
+        #: the lives of each share partition, by state epoch
+        self.lives: dict[ShareKey, dict[int, ShareState]] = {}
+        self._resets: dict[ShareKey, Resets] = {}
 
-    def _of(self, key: ShareKey) -> ShareState:
-        return self.states.setdefault(key, ShareState())
+    def newest(self, key: ShareKey) -> ShareState:
+        """Return the life with the latest state epoch of those that a leader has loaded."""
+        lives = self.lives[key]
+        return lives[max(lives)]
+
+    def _of(self, led: Leadership) -> ShareState:
+        # A leader that has loaded nothing is in no life: an acknowledgement that comes to it is refused.
+        return self.lives.get(led.key, {}).get(led.state_epoch) or ShareState(led.state_epoch)
+
+    # -- resets -------------------------------------------------------------------------------------------------------
+
+    def reset_begins(self, key: ShareKey, offset: int | None) -> None:
+        """An administrator asks for this start offset, or for none: the group begins anew."""
+        self._resets.setdefault(key, Resets()).begin(offset, max(self.lives.get(key, ()), default=-1))
+
+    def reset_ended(self, key: ShareKey, now_s: float) -> None:
+        """The administrator's request was answered with success."""
+        self._resets[key].end(now_s)
+
+    def _begin_life(self, led: Leadership, load: Load) -> ShareState:
+        """Return the life that a leader has loaded, and check its place among the lives."""
+        led.state_epoch = load.state_epoch
+        resets = self._resets.get(led.key)
+        if resets is not None and load.state_epoch < resets.floor and load.began_s > resets.answered_s:
+            raise InvariantBroken(
+                "S9", f"{led} loads state epoch {load.state_epoch} after a reset of all before {resets.floor}"
+            )
+        lives = self.lives.setdefault(led.key, {})
+        known = lives.get(load.state_epoch)
+        if known is None:
+            is_first = not lives
+            known = lives[load.state_epoch] = ShareState(load.state_epoch)
+            known.begins = load.at
+            if not is_first and load.is_stored and (resets is None or not resets.allows(load.start)):
+                raise InvariantBroken("S9", f"{led} begins a life at {load.start}, which no reset has asked for")
+        return known
 
     # -- a leadership -------------------------------------------------------------------------------------------------
 
-    def loaded(self, led: Leadership, start: int, states: Mapping[int, tuple[int, int]], *, is_stored: bool) -> None:
-        """A leader has loaded the state: its start, and (count, state) of each offset. `is_stored` is False if the
-        start was resolved now."""
-        known = self._of(led.key)
+    def loaded(self, led: Leadership, load: Load) -> None:
+        """A leader has loaded the state."""
+        known = self._begin_life(led, load)
+        start, states = load.start, load.states
         led.counts = {offset: count for offset, (count, _) in states.items()}
         known.newest_epoch = max(known.newest_epoch, led.epoch)
-        if known.first is None or (not is_stored and not known.tried):
+        if known.first is None or (not load.is_stored and not known.tried):
             known.first = known.passed = start
         for offset, stored in known.stored.items():
             found = states.get(offset)
@@ -150,7 +244,7 @@ class ShareInvariants:
                 raise InvariantBroken("S4", f"{led} loads {found} of offset {offset}, and {tried} was written at most")
         if start < known.stored_start:
             raise InvariantBroken("S4", f"{led} loads the start {start}, and {known.stored_start} is stored")
-        self.starts_at(led.key, start)
+        self.starts_at(led, start)
 
     def left(self, led: Leadership) -> None:
         """A leader is no longer in the table of its broker: its locks have ended."""
@@ -169,7 +263,7 @@ class ShareInvariants:
         lock_duration_ms: int,
     ) -> None:
         """A leader gives locks. `others` are the leaderships of the same share partition, leader epoch and life."""
-        known = self._of(led.key)
+        known = self._of(led)
         for first, last, count in ranges:
             for offset in range(first, last + 1):
                 for other in (led, *others):
@@ -187,11 +281,12 @@ class ShareInvariants:
                 led.locks[offset] = _Lock(member, now_ms + lock_duration_ms, _tick(now_ms + lock_duration_ms))
 
     def given_back(self, led: Leadership, member: str, ranges: Iterable[tuple[int, int, int]]) -> None:
-        """An answer with these records was not sent."""
-        for first, last, _ in ranges:
+        """An answer with these records was not sent. Records that the member has acquired again since have a higher
+        count, and stay."""
+        for first, last, count in ranges:
             for offset in range(first, last + 1):
                 lock = led.locks.get(offset)
-                if lock is not None and lock.member == member:
+                if lock is not None and lock.member == member and led.counts[offset] == count:
                     del led.locks[offset]
                     led.counts[offset] -= 1
 
@@ -200,7 +295,7 @@ class ShareInvariants:
     ) -> Acknowledging:
         """A member acknowledges: the type of each offset. `start` is the leader's, `limit` that of deliveries, and
         `until_ms` the end of locks that are renewed now."""
-        known = self._of(led.key)
+        known = self._of(led)
         counting = {offset: kind for offset, kind in types.items() if offset >= start}
         begun = Acknowledging(led, member, counting, until_ms, led.releases.get(member, 0))
         for offset, kind in begun.types.items():
@@ -225,7 +320,7 @@ class ShareInvariants:
     def acknowledged(self, begun: Acknowledging, *, success: bool, now_ms: int) -> None:
         """An acknowledgement is answered."""
         led = begun.leadership
-        known = self._of(led.key)
+        known = self._of(led)
         if not success:
             # They are locked as before, if their time is not over.
             if not led.is_over and led.releases.get(begun.member, 0) == begun.releases:
@@ -255,7 +350,7 @@ class ShareInvariants:
 
     def released(self, led: Leadership, member: str, limit: int) -> None:
         """The locks of a member are released."""
-        known = self._of(led.key)
+        known = self._of(led)
         led.releases[member] = led.releases.get(member, 0) + 1
         for offset in [offset for offset, lock in led.locks.items() if lock.member == member]:
             del led.locks[offset]
@@ -263,7 +358,7 @@ class ShareInvariants:
 
     def expired(self, led: Leadership, now_ms: int, limit: int) -> None:
         """A leader has ended the locks whose time has come."""
-        known = self._of(led.key)
+        known = self._of(led)
         for offset in [offset for offset, lock in led.locks.items() if lock.ends_at_ms <= now_ms]:
             del led.locks[offset]
         for offset, count in led.counts.items():
@@ -281,37 +376,45 @@ class ShareInvariants:
 
     def writes(self, led: Leadership, start: int, states: Mapping[int, tuple[int, int]]) -> Writing:
         """A leader sends a write to the share coordinator."""
-        known = self._of(led.key)
+        known = self._of(led)
         for offset, each in states.items():
             known.tried[offset] = max(known.tried.get(offset, each), each)
-        self.starts_at(led.key, start)
-        return Writing(led, start, dict(states), known.newest_epoch > led.epoch)
+        self.starts_at(led, start)
+        resets = self._resets.get(led.key)
+        is_reset = resets is not None and led.state_epoch < resets.floor
+        return Writing(led, start, dict(states), known.newest_epoch > led.epoch, is_reset)
 
     def written(self, begun: Writing) -> None:
         """A write was answered with success."""
-        known = self._of(begun.leadership.key)
+        known = self._of(begun.leadership)
         if begun.is_late:
             raise InvariantBroken(
                 "S3", f"{begun.leadership} stores a write, and leader epoch {known.newest_epoch} had loaded before it"
+            )
+        if begun.is_reset:
+            raise InvariantBroken(
+                "S9", f"{begun.leadership} stores a write of state epoch {known.state_epoch}, which was reset before"
             )
         for offset, each in begun.states.items():
             known.stored[offset] = max(known.stored.get(offset, each), each)
         known.stored_start = max(known.stored_start, begun.start)
 
-    def starts_at(self, key: ShareKey, start: int) -> None:
+    def starts_at(self, led: Leadership, start: int) -> None:
         """The start of a share partition is here now. Offsets that it has passed and that are not done are compared
         with the log at the end (`passed_too_much`)."""
-        known = self._of(key)
+        known = self._of(led)
         if start > known.passed:
-            known.suspects.update(offset for offset in range(known.passed, start) if offset not in known.done)
+            there = range(max(known.passed, led.log_start), start)
+            known.suspects.update(offset for offset in there if offset not in known.done)
             known.passed = start
+            known.deleted = max(known.deleted, min(start, led.log_start))
 
     def passed_too_much(self, key: ShareKey, records: Iterable[int]) -> None:
         """Check the start at the end. `records` are the offsets of the records that the group was to get."""
-        known = self._of(key)
-        found = sorted(known.suspects & set(records))
-        if found:
-            raise InvariantBroken("S5", f"group {key.group} of {key.place}: the start has passed {_some(found)}")
+        gone = set(records)
+        for known in self.lives[key].values():
+            if found := sorted(known.suspects & gone):
+                raise InvariantBroken("S5", f"group {key.group} of {key.place}: the start has passed {_some(found)}")
 
 
 def _tick(time_ms: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.simulation.invariants.share_groups import (
     ACKNOWLEDGED,
     AVAILABLE,
     Leadership,
+    Load,
     ShareInvariants,
     ShareKey,
 )
@@ -34,8 +36,16 @@ class Life:
     def leads(self, epoch: int, node: int = 1) -> Leadership:
         return Leadership(KEY, node, epoch)
 
-    def load(self, led: Leadership, start: int = 0, states: dict[int, tuple[int, int]] | None = None) -> None:
-        self.rules.loaded(led, start, states or {}, is_stored=True)
+    def load(
+        self, led: Leadership, start: int = 0, states: dict[int, tuple[int, int]] | None = None, **fields: Any
+    ) -> None:
+        load = Load(start, states or {}, began_s=self.now_ms / 1000)
+        self.rules.loaded(led, load._replace(**fields))
+
+    def reset(self, offset: int | None) -> None:
+        self.rules.reset_begins(KEY, offset)
+        self.rules.reset_ended(KEY, self.now_ms / 1000)
+        self.now_ms += 1
 
     def acquire(
         self, first: int, last: int, count: int, member: str = "m", led: Leadership | None = None, *others: Leadership
@@ -74,12 +84,35 @@ def test_a_life_without_a_breach() -> None:
     life.acknowledge(3, 3, ACCEPT, "n")
     life.rules.given_back(life.led, "n", [(4, 4, 2)])
     life.acquire(4, 4, 2, "o")
+    # It was acquired again since.
+    life.rules.given_back(life.led, "o", [(4, 4, 1)])
     life.rules.released(life.led, "o", LIMIT)
     life.store({2: (2, 4), 4: (2, 4)}, 5)
     life.rules.left(life.led)
     life.load(life.leads(2, 2), 5)
     life.rules.passed_too_much(KEY, range(5))
-    assert life.rules.states[KEY].exhausted == {2, 4}
+    assert life.rules.newest(KEY).exhausted == {2, 4}
+
+
+@pytest.mark.parametrize("offset", [2, None])
+def test_after_a_reset_everything_begins_anew(offset: int | None) -> None:
+    life = Life()
+    life.acknowledge(0, 4, ACCEPT)
+    life.store({}, 5)
+    life.reset(offset)
+    life.rules.left(life.led)
+    life.led = life.leads(1)
+    life.load(life.led, offset or 0, state_epoch=2, is_stored=offset is not None)
+    life.acquire(2, 4, 1, "n")
+    life.acknowledge(2, 2, ACCEPT, "n")
+    assert life.rules.newest(KEY).final == {2}
+
+
+def test_the_start_may_pass_records_that_its_leader_has_deleted() -> None:
+    life = Life()
+    life.led.log_start = 4
+    life.rules.starts_at(life.led, 4)
+    life.rules.passed_too_much(KEY, range(5))
 
 
 def _while_it_is_locked(life: Life) -> None:
@@ -152,7 +185,7 @@ def _a_load_has_an_earlier_start(life: Life) -> None:
 
 def _the_start_passes_a_locked_record(life: Life) -> None:
     life.acknowledge(0, 2, ACCEPT)
-    life.rules.starts_at(KEY, 4)
+    life.rules.starts_at(life.led, 4)
     life.acknowledge(3, 3, ACCEPT)
     life.rules.passed_too_much(KEY, range(5))
 
@@ -168,6 +201,21 @@ def _an_acknowledged_record_comes_again(life: Life) -> None:
 
 def _a_closed_session_keeps_its_locks(life: Life) -> None:
     life.rules.session_ended(life.led, "m", [(0, 4)])
+
+
+def _a_state_from_before_a_reset_is_loaded(life: Life) -> None:
+    life.reset(0)
+    life.load(life.leads(2, 2))
+
+
+def _a_state_from_before_a_reset_is_written(life: Life) -> None:
+    life.reset(0)
+    life.acknowledge(4, 4, ACCEPT)
+
+
+def _a_reset_has_another_offset(life: Life) -> None:
+    life.reset(3)
+    life.load(life.leads(2, 2), 4, state_epoch=2)
 
 
 BREACHES: list[tuple[Callable[[Life], None], str]] = [
@@ -188,6 +236,9 @@ BREACHES: list[tuple[Callable[[Life], None], str]] = [
     (_an_acknowledgement_is_answered_before_it_is_stored, "S6"),
     (_an_acknowledged_record_comes_again, "S7"),
     (_a_closed_session_keeps_its_locks, "S8"),
+    (_a_state_from_before_a_reset_is_loaded, "S9"),
+    (_a_state_from_before_a_reset_is_written, "S9"),
+    (_a_reset_has_another_offset, "S9"),
 ]
 
 

@@ -10,11 +10,14 @@ from unittest import mock
 import pytest
 
 from pykbroker.coordinator.share import shard
+from pykbroker.coordinator.share.shard import ShareStateShard
 from pykbroker.coordinator.share.share_state import ShareState, StateUpdate, next_snapshot
 from pykbroker.share_leaders.dead_letter_flow import DeadLetterFlow
 from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
+from pykbroker.share_partitions import settlement
 from pykbroker.share_partitions.acquisition import Acquisition
+from pykbroker.share_partitions.delivery_states import ARCHIVED, AVAILABLE, ShareLimits
 from pykbroker.share_partitions.in_flight import InFlightWindow
 from pykbroker.share_partitions.share_partition import SharePartition
 from testkit.planting import Edit, plant
@@ -113,6 +116,25 @@ def a_dead_letter_archived_but_not_written() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def a_record_at_the_limit_without_its_letter() -> Iterator[None]:
+    """A record at the delivery limit is archived at once, as in a group without a dead letter queue."""
+
+    def after(count: int, limits: ShareLimits) -> int:
+        return ARCHIVED if count >= limits.delivery_count else AVAILABLE
+
+    with mock.patch.object(settlement, "state_after_release", after):
+        yield
+
+
+@contextmanager
+def a_reset_that_an_earlier_leader_overwrites() -> Iterator[None]:
+    """The share coordinator takes writes of a state that was reset."""
+    fence = "wanted.state_epoch != NO_EPOCH and kept.state_epoch > wanted.state_epoch"
+    with _planted((ShareStateShard.write, fence, "False")):
+        yield
+
+
 SHARE_BUGS = (
     Bug(a_lock_given_twice_after_failover, frozenset({"S1"}), 0),
     Bug(a_release_lost_at_session_close, frozenset({"S8"}), 0),
@@ -121,5 +143,7 @@ SHARE_BUGS = (
     Bug(a_renewal_that_revives_an_expired_lock, frozenset({"S2"}), 6),
     Bug(a_count_reset_by_a_snapshot, frozenset({"S4"}), 12),
     Bug(an_aborted_batch_delivered, frozenset({"nothing_else_is_delivered"}), 0),
-    Bug(a_dead_letter_archived_but_not_written, frozenset({"the_rejected_are_dead_lettered"}), 5),
+    Bug(a_record_at_the_limit_without_its_letter, frozenset({"the_dead_are_lettered"}), 0),
+    Bug(a_reset_that_an_earlier_leader_overwrites, frozenset({"S9"}), 0),
+    Bug(a_dead_letter_archived_but_not_written, frozenset({"the_dead_are_lettered"}), 5),
 )

@@ -29,6 +29,8 @@ class GroupPlan:
     configs: dict[str, str]
     #: the partitions of the topic that it reads
     places: list[Place] = field(default_factory=lambda: PLACES)
+    #: an administrator resets its offsets now and then
+    is_reset: bool = False
 
     @property
     def topic(self) -> str:
@@ -66,7 +68,11 @@ class SharePlan:
     def describe(self) -> list[str]:
         return [
             *self.plan.describe(),
-            *(f"share group {group.name}: {group.members} members, {group.configs}" for group in self.groups),
+            *(
+                f"share group {group.name}: {group.members} members, {group.configs}"
+                + (", its offsets are reset" if group.is_reset else "")
+                for group in self.groups
+            ),
         ]
 
 
@@ -98,9 +104,21 @@ def share_plan_of(seed: int) -> SharePlan:
         groups.append(replace(_group(rng, len(groups)), places=[TRIMMED]))
     if rng.random() < 0.3:
         groups[0] = replace(groups[0], configs=groups[0].configs | {LETTER_QUEUE: LETTERS[0]})
+    _add_resets(seed, groups)
     return SharePlan(
         replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides), groups, pause
     )
+
+
+def _add_resets(seed: int, groups: list[GroupPlan]) -> None:
+    """Choose the groups whose offsets are reset. The choices came later than the others, so they have a random stream
+    of their own."""
+    rng = random.Random(f"{seed} share resets")
+    for number, group in enumerate(groups):
+        groups[number] = replace(group, is_reset=rng.random() < 0.3)
+        if group.has_letters and rng.random() < 0.5:
+            # So that more records come to the delivery limit.
+            groups[number] = replace(groups[number], configs=group.configs | {"share.delivery.count.limit": "2"})
 
 
 def _group(rng: random.Random, number: int) -> GroupPlan:

@@ -18,7 +18,7 @@ from pykbroker.share_leaders.leader_table import ShareLeaders
 from pykbroker.share_leaders.share_partition_leader import SharePartitionLeader
 from pykbroker.share_partitions.share_sessions import ShareSessions
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from tests.simulation.invariants.share_groups import Leadership, ShareInvariants, ShareKey
+from tests.simulation.invariants.share_groups import Leadership, Load, ShareInvariants, ShareKey
 from tests.simulation.invariants.watcher import Watcher, watching
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class ShareWatch:
     """The leaderships of one run."""
 
-    def __init__(self, cluster: Cluster, watcher: Watcher, invariants: ShareInvariants) -> None:
+    def __init__(self, cluster: Cluster, history: History, watcher: Watcher, invariants: ShareInvariants) -> None:
+        self.history = history
         self._cluster = cluster
         self._watcher = watcher
         self.invariants = invariants
@@ -52,6 +53,9 @@ class ShareWatch:
             partition = leader.partition
             key = ShareKey(leader.key.group_id, (partition.topic, partition.index))
             found = self._led[leader] = Leadership(key, partition._shared.node_id, leader.leader_epoch)
+        log = leader.partition.log_if_open
+        if log is not None:
+            found.log_start = log.log_start_offset
         return found
 
     def others(self, leader: SharePartitionLeader) -> list[Leadership]:
@@ -66,10 +70,11 @@ class ShareWatch:
 
     def gives_up(self, letters: DeadLetters, first: int) -> None:
         """Note that a broker has given up the letters of a range from this offset on."""
-        for key, state in self.invariants.states.items():
+        for key, lives in self.invariants.lives.items():
             names = {led.key for leader, led in self._led.items() if leader.key.topic_id == letters.topic_id}
             if key in names and key.group == letters.group_id and key.place[1] == letters.partition:
-                state.given_up.update(range(first, letters.last_offset + 1))
+                for life in lives.values():
+                    life.given_up.update(range(first, letters.last_offset + 1))
 
     def look(self) -> None:
         """Check after an event: the locks of sessions that ended in it are released."""
@@ -109,7 +114,7 @@ def _table(leader: SharePartitionLeader) -> ShareLeaders:
 @contextmanager
 def watching_shares(cluster: Cluster, history: History, invariants: ShareInvariants) -> Iterator[Watcher]:
     """Watch a cluster, and the leaders of its share partitions."""
-    with watching(cluster, history) as watcher, _hooks(ShareWatch(cluster, watcher, invariants)):
+    with watching(cluster, history) as watcher, _hooks(ShareWatch(cluster, history, watcher, invariants)):
         yield watcher
 
 
@@ -130,8 +135,15 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
                 for each in found.machine.ranges()
                 for offset in range(each.first, each.last + 1)
             }
-            start, is_stored = found.machine.start_offset, found.is_start_stored
-            watch.check(leader, lambda: rules.loaded(watch.led(leader), start, states, is_stored=is_stored))
+            load = Load(
+                found.machine.start_offset,
+                states,
+                found.state_epoch,
+                found.is_start_stored,
+                began_s=arguments[0],
+                at=watch.history.now(),
+            )
+            watch.check(leader, lambda: rules.loaded(watch.led(leader), load))
         loaded(leader, *arguments)
 
     def leaves(leader: SharePartitionLeader, state: LeaderState, error: ErrorCode) -> None:
@@ -143,7 +155,7 @@ def _hooks(watch: ShareWatch) -> Iterator[None]:
         led, others = watch.led(leader), watch.others(leader)
         now_ms, duration_ms = leader._now_ms(), leader.limits.lock_duration_ms
         watch.check(leader, lambda: rules.acquired(led, others, ask.member, found, now_ms, duration_ms))
-        watch.check(leader, lambda: rules.starts_at(led.key, leader.machine.start_offset))
+        watch.check(leader, lambda: rules.starts_at(led, leader.machine.start_offset))
         return found
 
     def gives_back(leader: SharePartitionLeader, member: str, acquired: Sequence[AcquiredRange]) -> None:

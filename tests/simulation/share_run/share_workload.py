@@ -7,6 +7,7 @@ when faults are over. Not responsible for the rules.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.metadata.features import DEAD_LETTERS_FROM, SHARE_VERSION
@@ -21,11 +22,12 @@ from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeat
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.letter_reader import LetterReader
 from tests.simulation.clients.plain import PlainProducer
+from tests.simulation.clients.share_admin import ShareAdmin
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.trimmer import Trimmer
 from tests.simulation.cluster_run.workload import REPLICAS, Workload
 from tests.simulation.history.checks import insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace, the_rejected_are_dead_lettered, wanted_offsets
+from tests.simulation.history.deliveries import GroupPlace, Start, the_dead_are_lettered, wanted_offsets
 from tests.simulation.history.events import History
 from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
 from tests.simulation.share_run.share_plan import LETTERS, TRIMMED, GroupPlan, SharePlan
@@ -33,7 +35,7 @@ from tests.simulation.stage import Stage
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
-    from tests.simulation.history.events import Place
+    from tests.simulation.history.events import Log, Place
     from tests.simulation.sim_broker import SimBroker
 
 _GROUP_CONFIG = 32
@@ -124,7 +126,10 @@ class ShareWorkload(Workload):
                 async with asyncio.timeout(rng.uniform(0.5, 4.0)):
                     await self._over.wait()
             except TimeoutError:
-                await self._replace(group)
+                if group.is_reset and rng.random() < 0.3:
+                    await self._reset(group)
+                else:
+                    await self._replace(group)
         for member, _ in self._share_members:
             member.is_calm = True
 
@@ -132,14 +137,61 @@ class ShareWorkload(Workload):
         rng = self._stage.random
         alive = [each for each in self._share_members if each[0].group == group.name]
         member, task = rng.choice(alive)
-        self._share_members.remove((member, task))
-        task.cancel()
-        await asyncio.wait([task])
+        await self._end_work(member, task)
         if rng.random() < 0.5:
             member.die()
         else:
             await member.leave()
         self._come(group)
+
+    async def _end_work(self, member: ShareMember, task: asyncio.Future[None]) -> None:
+        self._share_members.remove((member, task))
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def _reset(self, group: GroupPlan) -> None:
+        """Let all members go, reset the offsets of the group, and let other members come. Some members keep their share
+        sessions in the meantime, and fetch and acknowledge as before."""
+        rng = self._stage.random
+        lingering: list[tuple[ShareMember, asyncio.Future[None]]] = []
+        for member, task in [each for each in self._share_members if each[0].group == group.name]:
+            await self._end_work(member, task)
+            fate = rng.choice(["leaves", "dies", "lingers"])
+            if fate == "leaves":
+                await member.leave()
+            elif fate == "dies":
+                member.die()
+            else:
+                lingering.append((member, self._stage.in_background(member.linger())))
+        for _ in range(rng.choice([1, 1, 2])):
+            await self._reset_once(group)
+            await asyncio.sleep(rng.uniform(0.0, 1.5))
+        for member, task in lingering:
+            task.cancel()
+            await asyncio.wait([task])
+            member.die()
+        for _ in range(group.members):
+            self._come(group)
+
+    async def _reset_once(self, group: GroupPlan) -> None:
+        rng = self._stage.random
+        self._came += 1
+        admin = ShareAdmin(self._stage.cluster, self._stage.history, f"share admin {self._came}", self._plan.trouble)
+        ends = {partition.index: partition.log.high_watermark for _, partition in self._led(group.places)}
+        keys = [ShareKey(group.name, place) for place in group.places]
+        if rng.random() < 0.25:
+            for key in keys:
+                self._invariants.reset_begins(key, None)
+            if not await admin.delete(group.name, group.topic, len(group.places)):
+                return
+        else:
+            offsets = {key.place[1]: rng.randint(0, ends.get(key.place[1], 0)) for key in keys if rng.random() < 0.7}
+            keys = [key for key in keys if key.place[1] in offsets]
+            for key in keys:
+                self._invariants.reset_begins(key, offsets[key.place[1]])
+            await admin.alter(group.name, group.topic, offsets)
+        for key in keys:
+            self._invariants.reset_ended(key, self._stage.world.loop.time())
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -175,30 +227,33 @@ class ShareWorkload(Workload):
         places = sorted({place for group in self._share_plan.groups for place in group.places})
         logs, _ = await self._stage.logs(places)
         begins = {(each.topic, each.index): each.log.log_start_offset for _, each in self._led(places)}
-        starts: dict[GroupPlace, tuple[int, bool]] = {}
+        starts: dict[GroupPlace, Start] = {}
         excused = {}
         for group in self._share_plan.groups:
             for place in group.places:
-                state = self._invariants.states[ShareKey(group.name, place)]
+                key = ShareKey(group.name, place)
+                state = self._invariants.newest(key)
                 assert state.first is not None
-                starts[group.name, place] = max(state.first, begins[place]), group.read_committed
+                first = max(state.first, begins[place], state.deleted)
+                starts[group.name, place] = Start(first, group.read_committed, state.begins)
                 excused[group.name, place] = state.exhausted
                 wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
                 there = [offset for offset in wanted if offset >= begins[place]]
-                self._invariants.passed_too_much(ShareKey(group.name, place), there)
+                self._invariants.passed_too_much(key, there)
         insist(*of_share_groups(self._stage.history, logs, starts, excused))
         if self._share_plan.has_letters:
-            await self._check_letters()
+            await self._check_letters(logs)
 
-    async def _check_letters(self) -> None:
+    async def _check_letters(self, logs: Mapping[Place, Log]) -> None:
         reader = LetterReader(self._stage.cluster, self._stage.history, "letters", LETTERS, committed_only=False)
         letters = await reader.letters()
-        states = {
-            (group.name, place): self._invariants.states[ShareKey(group.name, place)]
-            for group in self._share_plan.groups
-            if group.has_letters
-            for place in group.places
-        }
-        rejected = {key: state.rejected for key, state in states.items()}
-        given_up = {key: state.given_up for key, state in states.items()}
-        insist(the_rejected_are_dead_lettered(rejected, letters, given_up))
+        dead: dict[GroupPlace, set[int]] = {}
+        given_up = {}
+        for group in self._share_plan.groups:
+            for place in group.places if group.has_letters else ():
+                # A reset forgets letters that are not written yet.
+                state = self._invariants.newest(ShareKey(group.name, place))
+                wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
+                dead[group.name, place] = state.rejected | (state.archived() & state.exhausted & wanted.keys())
+                given_up[group.name, place] = state.given_up
+        insist(the_dead_are_lettered(dead, letters, given_up))
