@@ -7,18 +7,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.dead_letters.letter_batches import KeyAndValue, LetterFrame
 from pykbroker.dead_letters.letter_topics import LetterPartition
+from pykbroker.retries.tries import Tries
 
 if TYPE_CHECKING:
     from pykbroker.share_leaders.dead_letters import DeadLetters
-
-#: The failures of an order in a row after which it is given up, and the seconds of the first rest, which doubles with
-#: each failure. Apache Kafka's numbers (MAX_REQUEST_ATTEMPTS and REQUEST_BACKOFF_MS).
-MOST_FAILURES: Final = 5
-_REST_BASE: Final = 1
 
 
 class OrderStage(Enum):
@@ -82,7 +78,8 @@ class LetterOrder:
     most_bytes: int = 0
     #: letters that a leader has appended, without knowing that they are on enough replicas
     appended: AppendedLetters | None = None
-    failures: int = 0
+    #: the failures in a row
+    tries: Tries = field(default_factory=Tries)
     #: why it was given up; empty if all its letters are written
     problem: str = ""
 
@@ -99,13 +96,6 @@ class LetterOrder:
         """The last offset whose letter is known: the last of all, or of those that `copies` decides."""
         last = self.letters.last_offset
         return last if self.copies is None else min(last, self.copies_through)
-
-    def rest(self) -> float | None:
-        """Count a failure. Return the seconds until the next try, or None if there is none."""
-        self.failures += 1
-        if self.failures >= MOST_FAILURES:
-            return None
-        return float(_REST_BASE * 2**self.failures)
 
 
 class ReadSource(NamedTuple):

@@ -50,7 +50,8 @@ from pykbroker.dead_letters.letter_orders import (
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
 from pykbroker.dead_letters.ready_orders import ReadyOrders
 from pykbroker.dead_letters.source_records import NotReadable
-from pykbroker.share_persister.due_times import DueTimes
+from pykbroker.retries.due_times import DueTimes
+from pykbroker.retries.tries import Tries
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class WriterMachine:
     def _written(self, order: LetterOrder, after: int) -> None:
         self._counts.written(order.letters.group_id, after - order.next_offset)
         order.next_offset = after
-        order.failures = 0
+        order.tries = Tries()
         if after > order.letters.last_offset:
             self._end(order)
             return
@@ -283,9 +284,9 @@ class WriterMachine:
 
     def _confirm(self, order: LetterOrder, appended: AppendedLetters, reason: str, now: float) -> None:
         """Look at letters that a leader has appended after a rest. It is bounded how often that happens."""
-        if order.rest() is None:
+        if order.tries.rest() is None:
             self._counts.failed(order.letters.group_id)
-            self._give_up(order, f"{reason} It was tried {order.failures} times.")
+            self._give_up(order, f"{reason} It was tried {order.tries.failures} times.")
             return
         order.appended = appended
         self._drop_copies(order)
@@ -319,11 +320,11 @@ class WriterMachine:
 
     def _try_later(self, order: LetterOrder, place: Hashable, reason: str, now: float) -> bool:
         """Let an order rest. Return False if it is given up instead. `place` is where it has failed."""
-        rest = order.rest()
+        rest = order.tries.rest()
         is_down = self._down.is_down(place, now)
         if rest is None or is_down:
             self._down.failed(place, now)
-            tries = "once" if order.failures == 1 else f"{order.failures} times"
+            tries = "once" if order.tries.failures == 1 else f"{order.tries.failures} times"
             why = ", because others had failed for all their tries" if is_down else ""
             self._give_up(order, f"{reason} It was tried {tries}{why}.")
             return False

@@ -44,7 +44,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
-from pykbroker.share_persister.due_times import DueTimes
+from pykbroker.retries.due_times import DueTimes
 from pykbroker.share_persister.state_operations import (
     ShareCoordinatorNode,
     ShareStateAnswer,

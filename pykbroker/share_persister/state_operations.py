@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
+from pykbroker.retries.tries import Tries
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.read_share_group_state import StateBatch as StoredBatch
 
@@ -102,33 +103,6 @@ STAGES: Final = {
     Stage.RESTING: _ROUTED,
     Stage.ENDED: frozenset(),
 }
-
-#: The rests after the first failures, in seconds. They are shorter than the first rest of Apache Kafka (2 s), because a
-#: coordinator that has just been elected is ready after milliseconds, and so is a topic that has just been created.
-QUICK_RESTS: Final = (0.05, 0.1, 0.2, 0.4)
-#: Failures until an operation is given up, and the base of the rest after the n-th of them, 1 s * 2 ** n. Both are
-#: Apache Kafka's (PersisterStateManager). Its greatest rest of 30 s comes after the last try, so it has no place here.
-#: The quick rests come before, and their failures are not counted.
-MOST_FAILURES: Final = 5
-_REST_BASE: Final = 1.0
-
-
-@dataclass(slots=True)
-class Tries:
-    """The failures of an operation so far, for lookups or for its own requests."""
-
-    quick: int = 0
-    failures: int = 0
-
-    def rest(self, *, may_be_quick: bool) -> float | None:
-        """Count a failure, and return the seconds until the next try, None if there is none."""
-        if may_be_quick and self.quick < len(QUICK_RESTS):
-            self.quick += 1
-            return QUICK_RESTS[self.quick - 1]
-        self.failures += 1
-        if self.failures >= MOST_FAILURES:
-            return None
-        return float(_REST_BASE * 2**self.failures)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,13 +14,14 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from pykbroker.dead_letters import copy_reads, letter_orders, ready_orders, writer_machine
+from pykbroker.dead_letters import copy_reads, ready_orders, writer_machine
 from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_batches import KeyAndValue, LetterFrame
 from pykbroker.dead_letters.letter_orders import CreateTopic, LetterOrder, OrderStage, ReadSource, SendLetters
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
 from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable
 from pykbroker.dead_letters.writer_machine import SOURCE_SECONDS, WriterMachine
+from pykbroker.retries import tries
 from pykbroker.share_leaders.dead_letters import DeadLetterCause, DeadLetters
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import BatchHeader
@@ -285,7 +286,7 @@ class LetterModel(RuleBasedStateMachine):
             if not self.machine.has_more:
                 break
         must(len(self.machine) == len(self.alive), "orders are counted")
-        must(all(order.failures < letter_orders.MOST_FAILURES for order in self.alive), "tries are bounded")
+        must(all(order.tries.failures < tries.MOST_FAILURES for order in self.alive), "tries are bounded")
         must(len(self.reads) <= LIMITS["MOST_READS"], "reads are bounded")
         if not self.reads and not self.requests and not self.creations and self.alive:
             must(self.machine.next_wake() is not None, "something is awaited while orders wait")
@@ -334,9 +335,7 @@ class LetterModel(RuleBasedStateMachine):
                     assert order.target is not None
                     place = order.target.led_partition
                 is_down = self.down.get(place, self.now) > self.now
-                must(
-                    order.failures >= letter_orders.MOST_FAILURES or is_down, "an order is given up after all its tries"
-                )
+                must(order.tries.failures >= tries.MOST_FAILURES or is_down, "an order is given up after all its tries")
                 if not any(error.name in order.problem for error in APPENDED):
                     self.down[place] = self.now + DOWN_SECONDS
 
@@ -381,7 +380,7 @@ def names(order: LetterOrder, after: int, first: int | None = None) -> list[tupl
 
 def small_limits() -> dict[tuple[object, str], int]:
     """The limits of the model, for monkeypatch."""
-    modules = (copy_reads, letter_orders, ready_orders, writer_machine)
+    modules = (copy_reads, ready_orders, tries, writer_machine)
     found: dict[tuple[object, str], int] = {
         (module, name): value for name, value in LIMITS.items() for module in modules if hasattr(module, name)
     }

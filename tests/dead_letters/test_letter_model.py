@@ -10,6 +10,7 @@ from pykbroker.dead_letters.copy_reads import CopyReads
 from pykbroker.dead_letters.letter_orders import LetterOrder
 from pykbroker.dead_letters.ready_orders import ReadyOrders
 from pykbroker.dead_letters.writer_machine import WriterMachine
+from pykbroker.retries.tries import Tries
 from testkit.planting import Edit, plant
 from tests.dead_letters.letter_model import LetterModel, small_limits
 
@@ -35,7 +36,7 @@ BUGS: dict[str, list[Edit]] = {
     "a broker stays busy after a failure": [(WriterMachine.failed, "self._ready.answered(request.node_id)", "pass")],
     "a refused letter counts as written": [(WriterMachine.answered, "if error is ErrorCode.NONE:\n                self._written", "if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:\n                self._written")],
     "the rest of an order is forgotten": [(WriterMachine._written, "if after > order.letters.last_offset:", "if True:")],
-    "an order gets no second try": [(LetterOrder.rest, "if self.failures >= MOST_FAILURES:", "if True:")],
+    "an order gets no second try": [(Tries.rest, "if self.failures >= MOST_FAILURES:", "if True:")],
     "an order is tried for ever": [(WriterMachine._try_later, "if rest is None or is_down:", "rest = rest or 1.0\n    if False:")],
     "copies of another range are used": [(LetterOrder.last_known, "min(last, self.copies_through)", "last"), (WriterMachine._written, "if after > order.copies_through:", "if False:")],
     "copies are held for ever": [(CopyReads.release, "self._held[order.held_by] -= order.held_bytes", "pass")],
@@ -48,7 +49,7 @@ BUGS: dict[str, list[Edit]] = {
     "a request has too many partitions": [(ReadyOrders.request, "len(made.batches) >= MOST_PARTITIONS", "False")],
     "a place is lost when its letters do not fit": [(ReadyOrders.request, "if orders:", "if False:")],
     "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(self._queued) or", "self.has_more = False and")],
-    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(place, now)", "is_down = order.failures > 1")],
+    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(place, now)", "is_down = order.tries.failures > 1")],
     "a batch that is too large is given up": [(WriterMachine._smaller, "is_alone = ", "return False\n    is_alone = ")],
     "a letter that is too large keeps its copy": [(WriterMachine._smaller, "is_alone and (first.copies", "is_alone and (True or first.copies")],
     "a very large batch shares its request": [(ReadyOrders.request, "is_alone = batch.size > MOST_BATCH_BYTES", "is_alone = False")],

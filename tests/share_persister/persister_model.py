@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
+from pykbroker.retries.tries import MOST_FAILURES, QUICK_RESTS
 from pykbroker.share_persister import persister_machine
 from pykbroker.share_persister.persister_machine import (
     DEADLINE_GRAIN,
@@ -25,8 +26,6 @@ from pykbroker.share_persister.persister_machine import (
     StateRequest,
 )
 from pykbroker.share_persister.state_operations import (
-    MOST_FAILURES,
-    QUICK_RESTS,
     ShareCoordinatorNode,
     ShareStateAnswer,
     Stage,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from pykbroker.retries.tries import Tries
 from pykbroker.share_persister import persister_machine
 from pykbroker.share_persister.persister_machine import (
     CoordinatorLookup,
@@ -23,7 +24,6 @@ from pykbroker.share_persister.state_operations import (
     ShareStateAnswer,
     Stage,
     StateOperation,
-    Tries,
 )
 from pykbroker_wire.errors import ErrorCode
 from tests.share_persister.persister_model import PersisterModel, Violation, small_limits

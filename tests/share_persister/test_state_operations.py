@@ -11,7 +11,6 @@ from pykbroker.share_persister.state_operations import (
     Stage,
     StateCall,
     StateOperation,
-    Tries,
 )
 from pykbroker.share_persister.state_requests import state_request
 from tests.share_persister.coordinators import batch
@@ -26,13 +25,6 @@ def test_a_stage_that_the_table_does_not_have_raises() -> None:
     operation.become(Stage.ENDED)
     assert STAGES.keys() == set(Stage)
     assert not STAGES[Stage.ENDED]
-
-
-def test_the_rests_after_the_quick_ones_are_apache_kafkas() -> None:
-    tries = Tries()
-    rests = [tries.rest(may_be_quick=True) for _ in range(9)]
-    assert rests == [0.05, 0.1, 0.2, 0.4, 2, 4, 8, 16, None]
-    assert [Tries(failures=each).rest(may_be_quick=False) for each in range(5)] == [2, 4, 8, 16, None]
 
 
 @pytest.mark.parametrize("call", StateCall)

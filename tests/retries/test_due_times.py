@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.share_persister.due_times import DueTimes
+from pykbroker.retries.due_times import DueTimes
 
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "withdraw", "take"]), st.integers(0, 9), st.integers(0, 20))))
