@@ -121,7 +121,7 @@ def _read(given: Given, properties: dict[str, str], text: RecordText) -> int:
     errors of options and properties."""
     from pykbroker.tools.cluster.share_group_reader import WantedShare
     from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT, RELEASE
-    from pykbroker.tools.kafka.share_member import share_member
+    from pykbroker.tools.kafka.tool_share_member import share_member
 
     kind = REJECT if given.has("reject") else RELEASE if given.has("release") else ACCEPT
     most = given.number("max-messages")

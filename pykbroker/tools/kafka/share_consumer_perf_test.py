@@ -136,7 +136,7 @@ def _members(given: Given) -> Iterator[list[_Member]]:
     from pykbroker.tools.cluster.client_properties import read_properties
     from pykbroker.tools.cluster.share_group_reader import WantedShare
     from pykbroker.tools.cluster.share_member_session import ACCEPT
-    from pykbroker.tools.kafka.share_member import share_member
+    from pykbroker.tools.kafka.tool_share_member import share_member
 
     properties = read_properties(given.text("command-config") or given.text("consumer.config"))
     properties.update(key_values(given.texts("command-property")))

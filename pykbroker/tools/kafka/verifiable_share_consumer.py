@@ -50,7 +50,7 @@ def _read(given: argparse.Namespace) -> int:
     from pykbroker.tools.cluster.client_properties import read_properties
     from pykbroker.tools.cluster.share_group_reader import WantedShare
     from pykbroker.tools.cluster.share_member_session import ACCEPT
-    from pykbroker.tools.kafka.share_member import share_member
+    from pykbroker.tools.kafka.tool_share_member import share_member
 
     properties = read_properties(given.command_config) | {"group.id": given.group_id}
     wanted = WantedShare(given.group_id, [given.topic], ACCEPT)
