@@ -131,7 +131,7 @@ class Work:
             assert life.first == 0
             starts[group, PLACE] = Start(0, read_committed=False)
             excused[group, PLACE] = life.exhausted
-        insist(*of_share_groups(self.stage.history, logs, starts, excused))
+        insist(*of_share_groups(self.stage.history, logs, starts, excused, {}))
 
 
 @pytest.mark.parametrize("seed", range(3))

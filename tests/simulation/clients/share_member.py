@@ -85,6 +85,8 @@ class ShareMember(Peer):
         self.group = group
         self.topic = topic
         self.longest_pause = pause
+        #: at most the 500 ms that it waits for records by itself
+        self.longest_wait_ms = 500
         self.is_calm = False
         self.member = self._new_id()
         self.member_epoch = 0
@@ -306,7 +308,7 @@ class ShareMember(Peer):
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=epoch,
-            max_wait_ms=0 if epoch == _CLOSE else self.random.choice([0, 200, 500]),
+            max_wait_ms=0 if epoch == _CLOSE else min(self.random.choice([0, 200, 500]), self.longest_wait_ms),
             min_bytes=0 if epoch == _CLOSE else 1,
             max_bytes=0 if epoch == _CLOSE else self.random.choice([200, 1 << 20]),
             max_records=0 if epoch == _CLOSE else self.random.choice([1, 4, 500]),

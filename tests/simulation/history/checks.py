@@ -70,10 +70,11 @@ def of_share_groups(
     logs: Mapping[Place, Log],
     starts: Mapping[deliveries.GroupPlace, deliveries.Start],
     excused: Mapping[deliveries.GroupPlace, Collection[int]],
+    late: Mapping[deliveries.GroupPlace, Collection[tuple[str, int]]],
 ) -> list[Iterator[str]]:
     """Checks of what members of share groups were given; the arguments are those of `deliveries`."""
     return [
         deliveries.delivered_at_least_once(history, logs, starts, excused),
         deliveries.nothing_else_is_delivered(history, logs, starts),
-        deliveries.the_acknowledged_never_come_again(history),
+        deliveries.the_acknowledged_never_come_again(history, late),
     ]

@@ -66,9 +66,12 @@ def nothing_else_is_delivered(
                 yield f"{event.group}: {event.client} got {value!r} at {offset} of {event.place}; there is {there!r}"
 
 
-def the_acknowledged_never_come_again(history: History) -> Iterator[str]:
+def the_acknowledged_never_come_again(
+    history: History, late: Mapping[GroupPlace, Collection[tuple[str, int]]]
+) -> Iterator[str]:
     """A record whose acceptance or rejection was answered with success is in no later answer, unless the group was set
-    back to it or to an earlier offset between the two."""
+    back to it or to an earlier offset between the two. `late` has the members, each with an offset, that got it from a
+    leader that did not know its successor."""
     resets = list(history.of(ShareReset))
     final: dict[tuple[str, Place, int], list[Acknowledged]] = {}
     for event in history.events:
@@ -77,7 +80,10 @@ def the_acknowledged_never_come_again(history: History) -> Iterator[str]:
                 if kind not in (_RELEASE, _RENEW):
                     final.setdefault((event.group, event.place, offset), []).append(event)
         elif isinstance(event, Delivered):
+            excused = late.get((event.group, event.place), ())
             for offset, _ in event.records:
+                if (event.member, offset) in excused:
+                    continue
                 for before in final.get((event.group, event.place, offset), ()):
                     is_later = before.ended < event.started
                     if is_later and not any(_sets_back(reset, before, event, offset) for reset in resets):

@@ -30,6 +30,7 @@ class Story:
         ]
         self.starts = {(ALL, PLACE): Start(0, False), (COMMITTED, PLACE): Start(0, True)}
         self.excused: dict[GroupPlace, set[int]] = {}
+        self.late: dict[GroupPlace, set[tuple[str, int]]] = {}
         self.give(ALL, (0, b"a"), (1, b"b"), (3, b"c"))
         self.give(COMMITTED, (0, b"a"))
         self.acknowledge(COMMITTED, 0, RELEASE)
@@ -58,7 +59,7 @@ class Story:
         return self.history.record(ShareReset(started=self.history.now(), code=OK, client="a", **fields))  # type: ignore[arg-type]
 
     def check(self) -> None:
-        insist(*of_share_groups(self.history, {PLACE: self.log}, self.starts, self.excused))
+        insist(*of_share_groups(self.history, {PLACE: self.log}, self.starts, self.excused, self.late))
 
 
 def _marker(offset: int, kind: ControlType) -> Batch:
@@ -130,6 +131,13 @@ def _again_after_two_acknowledgements(story: Story) -> None:
     story.give(COMMITTED, (0, b"a"))
     story.acknowledge(COMMITTED, 0, ACCEPT)
     story.give(COMMITTED, (0, b"a"))
+
+
+def test_a_leader_that_does_not_know_its_successor_may_give_what_was_acknowledged() -> None:
+    story = Story()
+    _acknowledged(story)
+    story.late = {(COMMITTED, PLACE): {("m", 0)}}
+    story.check()
 
 
 def _never_delivered(story: Story) -> None:

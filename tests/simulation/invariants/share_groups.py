@@ -11,7 +11,8 @@ The rules:
 * S4: a delivery count goes on at the loaded count + 1, and then rises by 1 each time. A load has every stored state.
 * S5: the start passes only records that are acknowledged, archived or deleted, and offsets without records.
 * S6: an acknowledgement is answered with success only when its write is stored.
-* S7: a record whose acceptance or rejection was answered with success is never acquired again.
+* S7: a record whose acceptance or rejection was answered with success is never acquired again. A leader may give it
+  until it learns that a later one has loaded the state. It cannot know better, and its acknowledgements are fenced.
 * S8: the event in which a session ends releases the locks of its member.
 * S9: once a reset of offsets was answered with success, no load that begins after it has a state from before it, and no
   write of such a state that begins after it is accepted. A state that follows a reset starts where one was asked to.
@@ -136,6 +137,8 @@ class ShareState:
         self.exhausted: set[int] = set()
         #: offsets whose acceptance or rejection was answered with success
         self.final: set[int] = set()
+        #: the members that got such offsets from a leader that did not know its successor, with the offsets
+        self.late: set[tuple[str, int]] = set()
         #: where the group begins; None before the first load
         self.first: int | None = None
         #: the start as far as it was checked, and the offsets that it has passed although they are not done
@@ -189,6 +192,11 @@ class ShareInvariants:
         """Return the life with the latest state epoch of those that a leader has loaded."""
         lives = self.lives[key]
         return lives[max(lives)]
+
+    def late(self, key: ShareKey) -> set[tuple[str, int]]:
+        """Return the members, each with an offset, that got an acknowledged record from a leader that did not know its
+        successor."""
+        return set().union(*(life.late for life in self.lives[key].values()))
 
     def _of(self, led: Leadership) -> ShareState:
         # A leader that has loaded nothing is in no life: an acknowledgement that comes to it is refused.
@@ -272,7 +280,9 @@ class ShareInvariants:
                         raise InvariantBroken(
                             "S1", f"{led} gives offset {offset} to {member}, and {lock.member} holds its lock"
                         )
-                if offset in known.final:
+                if offset in known.final and known.newest_epoch > led.epoch:
+                    known.late.add((member, offset))
+                elif offset in known.final:
                     raise InvariantBroken("S7", f"{led} gives offset {offset} to {member}, and it was acknowledged")
                 before = led.counts.get(offset, 0)
                 if count != before + 1:

@@ -108,6 +108,14 @@ def test_after_a_reset_everything_begins_anew(offset: int | None) -> None:
     assert life.rules.newest(KEY).final == {2}
 
 
+def test_a_leader_that_does_not_know_its_successor_may_give_what_was_acknowledged() -> None:
+    life = Life()
+    life.load(life.leads(2, 2))
+    life.rules.newest(KEY).final.add(5)
+    life.acquire(5, 5, 1, "n")
+    assert life.rules.late(KEY) == {("n", 5)}
+
+
 def test_the_start_may_pass_records_that_its_leader_has_deleted() -> None:
     life = Life()
     life.led.log_start = 4

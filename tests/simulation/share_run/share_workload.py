@@ -132,6 +132,9 @@ class ShareWorkload(Workload):
                     await self._replace(group)
         for member, _ in self._share_members:
             member.is_calm = True
+            # Records in their last delivery come one by one, and there may be hundreds.
+            member.longest_pause = min(member.longest_pause, 0.05)
+            member.longest_wait_ms = 20
 
     async def _replace(self, group: GroupPlan) -> None:
         rng = self._stage.random
@@ -228,7 +231,7 @@ class ShareWorkload(Workload):
         logs, _ = await self._stage.logs(places)
         begins = {(each.topic, each.index): each.log.log_start_offset for _, each in self._led(places)}
         starts: dict[GroupPlace, Start] = {}
-        excused = {}
+        excused, late = {}, {}
         for group in self._share_plan.groups:
             for place in group.places:
                 key = ShareKey(group.name, place)
@@ -237,10 +240,11 @@ class ShareWorkload(Workload):
                 first = max(state.first, begins[place], state.deleted)
                 starts[group.name, place] = Start(first, group.read_committed, state.begins)
                 excused[group.name, place] = state.exhausted
+                late[group.name, place] = self._invariants.late(key)
                 wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
                 there = [offset for offset in wanted if offset >= begins[place]]
                 self._invariants.passed_too_much(key, there)
-        insist(*of_share_groups(self._stage.history, logs, starts, excused))
+        insist(*of_share_groups(self._stage.history, logs, starts, excused, late))
         if self._share_plan.has_letters:
             await self._check_letters(logs)
 
