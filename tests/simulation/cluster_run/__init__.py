@@ -110,7 +110,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _explanation(plan: Plan, world: World) -> str:
-    lines = [f"make sim SEED={plan.seed}", *plan.describe()]
+    lines = [f"make sim SEED={plan.seed}{plan.sim_args}", *plan.describe()]
     lines += [f"{when:9.3f}  {part:8}  {text}" for when, part, text in world.story[-40:]]
     return "\n".join(lines)
 

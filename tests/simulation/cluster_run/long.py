@@ -24,6 +24,7 @@ from pykbroker import generated_page
 from tests.long_runs import ROOT, code_id, git
 from tests.simulation.cluster_run import Outcome, run_cluster
 from tests.simulation.share_run import run_shares
+from tests.simulation.share_run.share_plan import SIM_ARGS
 
 NOTES = ROOT / "docs" / "simulation.jsonl"
 PAGE = ROOT / "docs" / "simulation.md"
@@ -46,7 +47,7 @@ class LongRun(NamedTuple):
 
 RUNS: dict[str, LongRun] = {
     "cluster": LongRun(run_cluster, 10_000, ""),
-    "shares": LongRun(run_shares, 2_000, ' SIM_ARGS="--shares"'),
+    "shares": LongRun(run_shares, 2_000, SIM_ARGS),
 }
 
 

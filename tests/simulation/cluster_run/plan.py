@@ -129,6 +129,8 @@ class Plan:
     #: the longest pause between two operations of a client
     pause: float
     overrides: dict[str, str] = field(default_factory=dict)
+    #: the arguments with which `make sim` tells this run
+    sim_args: str = ""
 
     @property
     def may_lose_power(self) -> bool:

@@ -16,6 +16,8 @@ from tests.simulation.history.events import Place
 #: The key of a group's dead letter queue.
 LETTER_QUEUE = "errors.deadletterqueue.topic.name"
 LETTERS: Place = ("dlq.letters", 0)
+#: The arguments with which `make sim` tells such a run, after the seed.
+SIM_ARGS = ' SIM_ARGS="--shares"'
 #: A partition that only a share group reads, and from which records are deleted.
 TRIMMED: Place = ("trimmed", 0)
 
@@ -106,7 +108,9 @@ def share_plan_of(seed: int) -> SharePlan:
         groups[0] = replace(groups[0], configs=groups[0].configs | {LETTER_QUEUE: LETTERS[0]})
     _add_resets(seed, groups)
     return SharePlan(
-        replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides), groups, pause
+        replace(plan, clients=clients, transaction_version=2, overrides=plan.overrides | overrides, sim_args=SIM_ARGS),
+        groups,
+        pause,
     )
 
 
