@@ -52,7 +52,9 @@ func shareMember(bootstrap, topic, group, records, mode string) error {
 			switch {
 			case mode == "odd" && record.DeliveryCount() == 1 && value%2 == 1:
 				record.Ack(kgo.AckRelease)
-			case mode == "odd" || mode == "explicit":
+			case mode == "reject" && value%2 == 1:
+				record.Ack(kgo.AckReject)
+			case mode == "odd" || mode == "explicit" || mode == "reject":
 				record.Ack(kgo.AckAccept)
 			case mode == "keep":
 				record.Ack(kgo.AckRelease)

@@ -150,7 +150,6 @@ def test_what_a_member_leaves_unacknowledged_comes_to_the_next(queue: Queue, con
     assert {each.value for each in found if each.deliveries == 2} >= kept
 
 
-@pytest.mark.parametrize("consume", [librdkafka, java], ids=["librdkafka", "java"])
 def test_what_is_rejected_becomes_a_dead_letter(queue: Queue, consume: Consume) -> None:
     _tool(queue, "features", "upgrade", "--feature", "share.version=2")
     letters = f"dlq.{queue.topic}"

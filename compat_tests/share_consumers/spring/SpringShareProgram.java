@@ -10,7 +10,7 @@ import org.springframework.kafka.listener.ShareKafkaMessageListenerContainer;
 /**
  * Consumes with Spring Kafka's container of share consumers, with the arguments and the output of ShareProgram.java.
  *
- * The mode is "implicit", "explicit" or "odd". The container has two consumers.
+ * The mode is "implicit", "explicit", "odd" or "reject". The container has two consumers.
  */
 public class SpringShareProgram {
     public static void main(String[] args) throws InterruptedException {
@@ -31,8 +31,11 @@ public class SpringShareProgram {
                 System.out.println(record.partition() + " " + record.value() + " " + count);
             }
             if (acknowledgment != null) {
-                if (mode.equals("odd") && count == 1 && Integer.parseInt(record.value()) % 2 == 1) {
+                boolean isOdd = Integer.parseInt(record.value()) % 2 == 1;
+                if (mode.equals("odd") && count == 1 && isOdd) {
                     acknowledgment.release();
+                } else if (mode.equals("reject") && isOdd) {
+                    acknowledgment.reject();
                 } else {
                     acknowledgment.acknowledge();
                 }
