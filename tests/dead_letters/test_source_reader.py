@@ -15,6 +15,7 @@ from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable, So
 from pykbroker_log.results import ReadResult
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch
+from tests.replica.world import NODE, World, batch
 
 if TYPE_CHECKING:
     from pykbroker.replica.batch_checks import BatchChecks
@@ -102,3 +103,25 @@ def test_a_log_that_ends_before_the_record_has_lost_it() -> None:
 
 def test_a_log_that_is_being_recovered_cannot_be_read_yet() -> None:
     assert copied(raises, recovering=True) is NotReadable.NOT_YET
+
+
+def test_the_record_of_a_leader_whose_high_watermark_is_behind_comes_once_it_has_moved() -> None:
+    """A real partition: it moves the high watermark only when its follower has fetched the record."""
+    world = World()
+    world.register(NODE, 2)
+    partition = world.create("t", replicas=(NODE, 2))
+    partition.append(batch(b"a", b"b"), required_acks=1, now_ms=world.runtime.now_ms())
+    world.loop.settle()
+    nothing = SimpleNamespace()
+    reader = SourceReader(
+        world.runtime.loop, lambda *_: partition, cast("ColdReads", nothing), cast("BatchChecks", nothing)
+    )
+
+    def read() -> SourceOutcome:
+        return reader.read(partition.topic_id, 0, 1, 1, 1_000).result()
+
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 2)
+    assert read() is NotReadable.NOT_YET
+    partition.note_fetched(2, 2)
+    assert partition.high_watermark == 2
+    assert read() == CopiedRecords({1: (None, b"b")}, 1)

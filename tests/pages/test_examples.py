@@ -14,6 +14,7 @@ PAGES = {
     "docs/first-day.md": (16, set[str]()),
     "docs/running.md": (3, set[str]()),
     "docs/kafka-tools.md": (4, set[str]()),
+    "docs/queues.md": (14, set[str]()),
     "docs/troubleshooting.md": (32, set[str]()),
 }
 
