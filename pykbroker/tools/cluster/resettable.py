@@ -55,14 +55,19 @@ class CommittedOffsets:
 class ShareStarts:
     """The start offsets of a share group. To set one also ends what the group holds of the partition."""
 
-    def __init__(self, cluster: AskedCluster, group: str) -> None:
+    def __init__(self, cluster: AskedCluster, group: str, *, is_new: bool = False) -> None:
+        """`is_new`: the group does not exist yet."""
         self._cluster = cluster
         self._group = group
+        self._is_new = is_new
 
     def active_state(self) -> str | None:
         return share_groups.active_state(self._cluster, self._group)
 
     def known(self, places: Collection[PartitionName] | None) -> dict[PartitionName, KnownOffset | None]:
+        if self._is_new:
+            return {}
+
         # Each start offset is read from a share coordinator, and each lag from a leader.
         def attempt() -> dict[PartitionName, KnownOffset | None]:
             found: dict[PartitionName, KnownOffset | None] = {}
@@ -86,4 +91,4 @@ def resettable(cluster: AskedCluster, group: str, *, is_share: bool) -> Resettab
         return ShareStarts(cluster, group)
     if found.code not in _NO_SHARE_GROUP:
         raise found
-    return ShareStarts(cluster, group) if is_share else CommittedOffsets(cluster, group)
+    return ShareStarts(cluster, group, is_new=True) if is_share else CommittedOffsets(cluster, group)

@@ -87,6 +87,8 @@ def test_only_the_partitions_of_a_reset_are_asked_for(cluster: Scripted) -> None
     assert [(topic.topic_name, topic.partitions) for topic in group.topics] == [("t", [0]), ("u", [3])]
     assert ShareStarts(cluster, "g").known([]) == {}
     assert len(cluster.asked) == 1, "there is nothing to ask for"
+    assert ShareStarts(cluster, "g", is_new=True).known(None) == {}
+    assert len(cluster.asked) == 1, "no share coordinator is asked about a group that does not exist"
 
 
 @pytest.mark.parametrize(
