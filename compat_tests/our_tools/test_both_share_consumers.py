@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from compat_tests.our_tools.both import BothTools, two_names
 from compat_tests.our_tools.test_both_perf import first_error
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.tool_server import Ended
+from compat_tests.tool_server import Ended, ToolServer
 from compat_tests.topics import Topics
 from pykbroker.tools.cluster import configs
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
 from testkit.clients import NOW_MS, Record
+from testkit.oracle.kafka import NEWEST, kafka_libs
 
 COUNT = 20
 EVERYTHING = [
@@ -167,6 +169,24 @@ def test_both_print_the_same_events(both: BothTools, queue: str, groups: dict[st
     shapes, expected = (shapes_of(ended.out) for ended in (mine, theirs))
     assert shapes == expected
     assert set(range(COUNT)) == shapes["offsets_acknowledged"][-1]
+
+
+def test_a_pattern_of_acknowledgements_is_that_of_4_4(
+    both: BothTools, queue: str, groups: dict[str, tuple[str, str]]
+) -> None:
+    kafka_libs(NEWEST)
+    words = ["--topic", queue, "--group-id", "‹g›", "--max-messages", str(COUNT), "--acknowledgement-mode", "sync"]
+    with ToolServer(NEWEST) as server:
+        newest = BothTools(both.bootstrap, server)
+        how = ["--ack-pattern", "accept,reject"]
+        theirs, mine = newest.each("verifiable-share-consumer", *words, *how, names=groups)
+    assert mine.status == theirs.status == 0
+    counts, expected = (
+        sum((Counter(json.loads(line).get("ackTypeCounts", {})) for line in ended.out.splitlines()), Counter[str]())
+        for ended in (mine, theirs)
+    )
+    assert counts == expected == {"ACCEPT": COUNT // 2, "REJECT": COUNT // 2}
+    assert shapes_of(mine.out) == shapes_of(theirs.out)
 
 
 def shapes_of(text: str) -> dict[str, list[Any]]:

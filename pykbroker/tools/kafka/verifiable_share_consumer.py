@@ -1,17 +1,19 @@
 """kafka-verifiable-share-consumer: reads a topic as a member of a share group and prints its events as lines of JSON.
 
-Its options and events are those of Apache Kafka 4.3.1. --ack-pattern and the event shutdown_requested of 4.4 are not
-there. In every mode a batch is acknowledged before the next one is requested.
+Its options and events are those of Apache Kafka 4.3.1, so the event shutdown_requested of 4.4 is not there. The option
+--ack-pattern is that of 4.4, without the type renew. In every mode a batch is acknowledged before the next one is
+requested.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.cluster.failure import AskFailed, NotServed
 from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
 from pykbroker.tools.kafka.tool_events import print_event
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 _NAME: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
 _MODES: Final = ("auto", "sync", "async")
 _STRATEGIES: Final = ("earliest", "latest")
+#: the types of --ack-pattern, as ShareAcknowledge has them
+_KINDS: Final = {"ACCEPT": 1, "RELEASE": 2, "REJECT": 3}
+_RENEW: Final = "RENEW"
 _RESET: Final = "share.auto.offset.reset"
 
 
@@ -35,18 +40,27 @@ def run(words: Sequence[str]) -> int:
         parser.print_help()
         return 0
     given = parser.parse_args(list(words))
+    pattern = [kind.strip().upper() for kind in given.ack_pattern.split(",")] if given.ack_pattern else []
+    if pattern and given.acknowledgement_mode.lower() == "auto":
+        parser.error("--ack-pattern requires --acknowledgement-mode to be 'sync' or 'async', not 'auto'")
     try:
+        for kind in pattern:
+            if kind == _RENEW:
+                raise NotServed("--ack-pattern with renew is not supported here: the member renews no locks")
+            if kind not in _KINDS:
+                raise ValueError(f"No enum constant org.apache.kafka.clients.consumer.AcknowledgeType.{kind}")
         if given.acknowledgement_mode.lower() not in _MODES:
             name = given.acknowledgement_mode.upper()
             raise ValueError(f"No enum constant {_NAME}.AcknowledgementMode.{name}")
-        return _read(given)
+        return _read(given, pattern)
     except BAD_START as error:
         print(said_of(error), file=sys.stderr)
         return 1
 
 
-def _read(given: argparse.Namespace) -> int:
-    """Read until the limit or a signal; returns the exit status. Raises the errors of properties."""
+def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
+    """Read until the limit or a signal; returns the exit status. `pattern`: the types of acknowledgements that records
+    get in turn, by their offsets; all are accepted if it is empty. Raises the errors of properties."""
     from pykbroker.tools.cluster.client_properties import read_properties
     from pykbroker.tools.cluster.share_group_reader import WantedShare
     from pykbroker.tools.cluster.share_member_session import ACCEPT
@@ -54,7 +68,7 @@ def _read(given: argparse.Namespace) -> int:
 
     properties = read_properties(given.command_config) | {"group.id": given.group_id}
     wanted = WantedShare(given.group_id, [given.topic], ACCEPT)
-    events = _Events(verbose=given.verbose)
+    events = _Events(pattern, verbose=given.verbose)
     member = share_member(properties, given.bootstrap_server, wanted, events.acknowledged)
     with member as reader, StopSignals(reader.stop) as stopped:
         print_event("startup_complete")
@@ -89,6 +103,8 @@ def _consume(reader: ShareGroupReader, events: _Events, most: int) -> None:
         if not batch:
             continue
         events.consumed(batch)
+        for record in batch if events.pattern else ():
+            reader.acknowledge_as(record, _KINDS[events.kind_of(record.offset)])
         reader.acknowledge()
         if 0 <= most <= events.count:
             return
@@ -97,10 +113,15 @@ def _consume(reader: ShareGroupReader, events: _Events, most: int) -> None:
 class _Events:
     """Prints the events of records and of acknowledgements."""
 
-    def __init__(self, *, verbose: bool) -> None:
+    def __init__(self, pattern: Sequence[str] = (), *, verbose: bool) -> None:
         self._verbose = verbose
+        self.pattern = pattern
         #: records whose acknowledgement succeeded
         self.count = 0
+
+    def kind_of(self, offset: int) -> str:
+        """Return the type that the pattern has for an offset."""
+        return self.pattern[offset % len(self.pattern)]
 
     def consumed(self, batch: Sequence[DeliveredRecord]) -> None:
         """Print one batch. Each partition is there once."""
@@ -125,13 +146,15 @@ class _Events:
             return
         if error is None:
             self.count += len(offsets)
-        failure = {} if error is None else {"error": str(error)}
+        more: dict[str, object] = {} if error is None else {"error": str(error)}
+        if error is None and self.pattern:
+            more["ackTypeCounts"] = dict(Counter(map(self.kind_of, offsets)))
         print_event(
             "offsets_acknowledged",
             count=len(offsets),
             partitions=[_summary(place, offsets)],
             success=error is None,
-            **failure,
+            **more,
         )
 
 
@@ -157,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-messages", type=int, default=-1, metavar="COUNT", help="-1: until a signal comes")
     add("--verbose", action="store_true", help="print each record")
     add("--acknowledgement-mode", default="auto", metavar="MODE", help="auto, sync or async")
+    add("--ack-pattern", default="", metavar="PATTERN", help="accept, release or reject, separated by commas, in turn")
     add("--offset-reset-strategy", default="", metavar="STRATEGY", help="where the group begins: earliest or latest")
     add("--command-config", metavar="FILE", help="a properties file for the consumer")
     return parser

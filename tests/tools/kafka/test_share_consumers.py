@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,22 @@ def test_events(broker: Broker, queue: str, mode: str, capsys: pytest.CaptureFix
     assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
 
 
+@pytest.mark.slow
+def test_records_are_acknowledged_by_a_pattern(broker: Broker, queue: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = [*at(broker), "--topic", queue, "--group-id", queue, "--max-messages", str(COUNT)]
+    how = ["--acknowledgement-mode", "sync", "--ack-pattern", "accept, Release,reject"]
+    assert main(["verifiable-share-consumer", *words, *how]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counts: Counter[str] = Counter()
+    for event in events:
+        counts.update(event.get("ackTypeCounts", {}))
+    assert counts == {"ACCEPT": 2, "RELEASE": 2, "REJECT": 2}
+    assert main(["console-share-consumer", *at(broker), "--topic", queue, "--group", queue, "--max-messages", "2"]) == 0
+    assert capsys.readouterr().err == "Processed a total of 2 messages\n"
+    assert lag(broker, queue) == 0
+
+
 def test_a_refused_acknowledgement_is_an_event(capsys: pytest.CaptureFixture[str]) -> None:
     events = verifiable_share_consumer._Events(verbose=False)
     events.acknowledged(("t", 0), [], None)
@@ -245,6 +262,13 @@ def test_what_the_verifiable_consumer_refuses(broker: Broker, capsys: pytest.Cap
     assert ended("verifiable-share-consumer", [*words, "--acknowledgement-mode", "never"]) == 1
     assert "No enum constant" in capsys.readouterr().err
     assert ended("verifiable-share-consumer", words[2:]) == 1
+    for how, said in (
+        (["--ack-pattern", "accept"], "--ack-pattern requires --acknowledgement-mode to be 'sync' or 'async'"),
+        (["--ack-pattern", "renew,accept", "--acknowledgement-mode", "sync"], "the member renews no locks"),
+        (["--ack-pattern", "keep", "--acknowledgement-mode", "sync"], "AcknowledgeType.KEEP"),
+    ):
+        assert ended("verifiable-share-consumer", [*words, *how]) == 1
+        assert said in capsys.readouterr().err
     capsys.readouterr()
     # It is told late, and is no failure of the tool.
     assert main(["verifiable-share-consumer", *words, "--offset-reset-strategy", "middle"]) == 0
