@@ -6,7 +6,8 @@ import pytest
 
 from tests.simulation.cluster_run.plan import plan_of
 from tests.simulation.fresh_seeds import fresh_seeds
-from tests.simulation.history.events import Acknowledged, Delivered, History
+from tests.simulation.history.events import Acknowledged, Delivered, ShareReset
+from tests.simulation.invariants.share_groups import ShareKey
 from tests.simulation.share_run import run_shares
 from tests.simulation.share_run.share_plan import share_plan_of
 from tests.simulation.share_run.share_workload import ShareWorkload
@@ -55,23 +56,46 @@ def test_seeds(first: int) -> None:
     run_seeds(list(range(first, first + 5)))
 
 
-def test_members_do_all_that_a_member_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each type of acknowledgement is accepted, records come again, and some are never acknowledged."""
-    histories: list[History] = []
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[ShareWorkload]:
+    """Return the workloads of the runs that have ended well."""
+    found: list[ShareWorkload] = []
     check = ShareWorkload.check
 
-    async def checked(workload: ShareWorkload) -> None:
-        histories.append(workload._stage.history)
+    async def noted(workload: ShareWorkload) -> None:
         await check(workload)
+        found.append(workload)
 
-    monkeypatch.setattr(ShareWorkload, "check", checked)
+    monkeypatch.setattr(ShareWorkload, "check", noted)
+    return found
+
+
+def test_members_do_all_that_a_member_can_do(checked: list[ShareWorkload]) -> None:
+    """Each type of acknowledgement is accepted, records come again, and some are never acknowledged."""
     run_shares(3)
-    (history,) = histories
+    history = checked[0]._stage.history
     accepted = {kind for event in history.of(Acknowledged) if event.code == 0 for _, kind in event.types}
     assert accepted >= {1, 2, 3, 4}
     counts = {count for event in history.of(Delivered) for _, _, count in event.ranges}
     assert counts >= {1, 2}
     assert len({event.member for event in history.of(Delivered)}) > 1
+
+
+def test_offsets_are_reset_and_records_reach_the_delivery_limit(checked: list[ShareWorkload]) -> None:
+    """Offsets are altered and deleted, members get records again after that, and the limit makes dead letters."""
+    found: set[str] = set()
+    for seed in (0, 11, 7, 14):
+        run_shares(seed)
+        workload = checked[-1]
+        found |= {"deleted" if each.offset is None else "altered" for each in workload._stage.history.of(ShareReset)}
+        for group in workload._share_plan.groups:
+            for place in group.places:
+                lives = list(workload._invariants.lives[ShareKey(group.name, place)].values())
+                if any(life.final for life in lives[1:]):
+                    found.add("read again")
+                if group.has_letters and any(life.archived() & life.exhausted for life in lives):
+                    found.add("letters")
+    assert found == {"deleted", "altered", "read again", "letters"}
 
 
 def test_a_plan_keeps_the_cluster_and_the_faults_of_the_usual_run() -> None:
