@@ -19,7 +19,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.simulation.clients.base import Peer
+from tests.simulation.clients.base import Peer, Trouble
 from tests.simulation.clients.letter_reader import LetterReader
 from tests.simulation.clients.plain import PlainProducer
 from tests.simulation.clients.share_admin import ShareAdmin
@@ -179,7 +179,9 @@ class ShareWorkload(Workload):
     async def _reset_once(self, group: GroupPlan) -> None:
         rng = self._stage.random
         self._came += 1
-        admin = ShareAdmin(self._stage.cluster, self._stage.history, f"share admin {self._came}", self._plan.trouble)
+        # A request that arrives again after its success would be a reset that the history does not have.
+        trouble = Trouble(lost_answer=self._plan.trouble.lost_answer)
+        admin = ShareAdmin(self._stage.cluster, self._stage.history, f"share admin {self._came}", trouble)
         ends = {partition.index: partition.log.high_watermark for _, partition in self._led(group.places)}
         keys = [ShareKey(group.name, place) for place in group.places]
         if rng.random() < 0.25:
