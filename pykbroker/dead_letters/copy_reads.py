@@ -5,9 +5,10 @@ hangs keeps those of its orders for long. The memory is divided among the broker
 
 Invariants
 * At most `MOST_READS` reads are under way.
-* No read begins for a broker whose orders hold `MOST_HELD_BYTES_OF_A_BROKER`.
-* While all orders hold `MOST_HELD_BYTES`, reads begin only for brokers whose orders hold nothing. So each broker gets
-  on, and the memory has a bound: one read more for each broker.
+* No read begins for a broker whose orders hold `MOST_HELD_BYTES_OF_A_BROKER`, and one read at a time is under way for
+  a broker.
+* While all orders hold `MOST_HELD_BYTES`, reads begin only for brokers whose orders hold nothing. So the orders of each
+  broker make progress, and the memory has a bound: one read more for each broker.
 * Brokers take turns.
 """
 
@@ -29,7 +30,8 @@ class CopyReads:
     def __init__(self) -> None:
         #: orders that wait for their read, by broker
         self._unread: dict[int, dict[LetterOrder, None]] = {}
-        self._reads = 0
+        #: the brokers for whose orders a read is under way
+        self._reading: dict[LetterOrder, int] = {}
         self._held: Counter[int] = Counter()
 
     def unread(self) -> list[LetterOrder]:
@@ -51,14 +53,14 @@ class CopyReads:
     def begin(self) -> list[LetterOrder]:
         """Return the orders whose reads begin now."""
         begun: list[LetterOrder] = []
-        while self._reads < MOST_READS and (order := self._next()) is not None:
-            self._reads += 1
+        while len(self._reading) < MOST_READS and (order := self._next()) is not None:
+            self._reading[order] = order.place.node_id
             begun.append(order)
         return begun
 
-    def ended(self) -> None:
-        """Note the end of a read."""
-        self._reads -= 1
+    def ended(self, order: LetterOrder) -> None:
+        """Note the end of an order's read."""
+        del self._reading[order]
 
     def hold(self, order: LetterOrder, size: int) -> None:
         """Count the bytes of an order's copies. It must hold none so far."""
@@ -75,9 +77,10 @@ class CopyReads:
 
     def _next(self) -> LetterOrder | None:
         has_room = self._held.total() < MOST_HELD_BYTES
+        reading = self._reading.values()
         for node_id in self._unread:
             held = self._held[node_id]
-            if not held or (has_room and held < MOST_HELD_BYTES_OF_A_BROKER):
+            if node_id not in reading and (not held or (has_room and held < MOST_HELD_BYTES_OF_A_BROKER)):
                 break
         else:
             return None

@@ -62,9 +62,10 @@ MOST_ORDERS_A_TURN: Final = 500
 MOST_LETTERS_A_TURN: Final = 4_000
 #: An order waits so long for its next record while the source log cannot be read yet, and looks so often.
 SOURCE_SECONDS: Final = 10.0
-_LOOKS_A_SECOND: Final = 10
-#: After this time letters that a leader has appended count as written, if the leader epoch has not ended.
-CONFIRM_SECONDS: Final = 2.0
+_LOOKS_A_SECOND: Final = 2
+#: After this time letters that a leader has appended count as written, if the leader epoch has not ended. The epoch of
+#: a leader that dies ends with its session, which lasts 9 s (broker.session.timeout.ms).
+CONFIRM_SECONDS: Final = 12.0
 #: The leader has appended the letters, but not enough replicas have them.
 APPENDED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -129,7 +130,7 @@ class WriterMachine:
         """Take the end of a read up to `last`. If the source log has lost the records, the letters have headers only,
         as in Apache Kafka. The same is so if the read has found no batch, and if the log could not be read for
         `SOURCE_SECONDS`."""
-        self._copies.ended()
+        self._copies.ended(order)
         source = (order.letters.topic_id, order.letters.partition)
         if found is NotReadable.NOT_YET and self._waits(order, source, now):
             return
@@ -325,7 +326,7 @@ class WriterMachine:
         if rest is None or is_down:
             self._down.failed(place, now)
             tries = "once" if order.tries.failures == 1 else f"{order.tries.failures} times"
-            why = ", because others had failed for all their tries" if is_down else ""
+            why = ", because earlier letters had failed there in all tries" if is_down else ""
             self._give_up(order, f"{reason} It was tried {tries}{why}.")
             return False
         self._drop_copies(order)

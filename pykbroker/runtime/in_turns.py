@@ -7,7 +7,7 @@ change in a pause.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import islice
 from typing import Final
 
@@ -19,7 +19,7 @@ _TURN_SECONDS: Final = 0.002
 _STEPS_AT_ONCE: Final = 64
 
 
-def in_turns(loop: asyncio.AbstractEventLoop, work: Iterator[None]) -> Later[None]:
+def in_turns(loop: asyncio.AbstractEventLoop, work: Generator[None]) -> Later[None]:
     """Run the work to its end. Returns None if one turn was enough, else a future. An exception of the work is raised
     here, or is that of the future. When the future is cancelled, the work stops where it is."""
     if _is_done(loop, work):
@@ -28,10 +28,12 @@ def in_turns(loop: asyncio.AbstractEventLoop, work: Iterator[None]) -> Later[Non
 
     def turn() -> None:
         if done.done():
+            # The work may note its end.
+            work.close()
             return
         try:
             is_done = _is_done(loop, work)
-        except Exception as bug:  # noqa: BLE001  # the one who waits for the work gets it
+        except Exception as bug:  # noqa: BLE001  # the caller that waits for the work gets it
             done.set_exception(bug)
             return
         if is_done:
@@ -43,7 +45,7 @@ def in_turns(loop: asyncio.AbstractEventLoop, work: Iterator[None]) -> Later[Non
     return done
 
 
-def _is_done(loop: asyncio.AbstractEventLoop, work: Iterator[None]) -> bool:
+def _is_done(loop: asyncio.AbstractEventLoop, work: Generator[None]) -> bool:
     """Run one turn, and return True if the work is done."""
     until_s = loop.time() + _TURN_SECONDS
     while True:

@@ -159,7 +159,7 @@ class SharePartitionLeader:
                 self.key, state_epoch, self.leader_epoch, write.start, write.delivered, write.ranges
             )
 
-        self._writes = JoinedWrites(self.key, send)
+        self._writes = JoinedWrites(self.key, send, self._write_ended)
         for size in found.batch_sizes:
             self._services.measures.partition(self.key).batch_sizes.record(size)
         self._become(LeaderState.ACTIVE)
@@ -177,7 +177,7 @@ class SharePartitionLeader:
 
     def _start_written(self, promise: Promise) -> None:
         self._start_write = None
-        if self._take_outcome(promise) is ErrorCode.NONE:
+        if promise.result().error is ErrorCode.NONE:
             self._is_start_stored = True
             self._wakes.now()
 
@@ -303,7 +303,7 @@ class SharePartitionLeader:
             self._write(change.write).add_done_callback(partial(self._written, change.write, promise))
 
     def _written(self, write: DeliveryWrite, promise: Promise, outcome: Promise) -> None:
-        error = self._take_outcome(outcome)
+        error = error_for_clients(outcome.result().error)
         if self.has_left:
             # The write was sent before. Its outcome counts, although this state no longer does.
             promise.set_result(error)
@@ -344,17 +344,14 @@ class SharePartitionLeader:
         self.letters.expect(write)
         return self._writes.write(write)
 
-    def _take_outcome(self, outcome: Promise) -> ErrorCode:
-        """Return the error for clients of a write that has ended. A leader that the share coordinator has fenced leaves
-        the table."""
-        answer: ShareStateAnswer = outcome.result()
+    def _write_ended(self, answer: ShareStateAnswer) -> None:
+        """Leave the table if the share coordinator has fenced this leader."""
         error = error_for_clients(answer.error)
         if error is not ErrorCode.NONE and not self.has_left:
             # The persister has a warning for a coordinator that cannot be reached, for all share partitions together.
             logger.info("%s: a change could not be stored: %s", self, answer.message or answer.error.message)
             if is_fencing(error):
                 self._leave(LeaderState.FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return error
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

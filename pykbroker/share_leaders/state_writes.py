@@ -2,7 +2,7 @@
 
 The share coordinator takes the writes of a share partition one after another. Writes that come while one is under way
 go together as the next one. So many members that acknowledge records of one share partition share the cost of a write,
-and the answer for a member waits for two writes at most.
+and the answer for a member waits for two writes in most cases.
 
 The writes of a leader that leaves are all sent at once. The next leader asks for the state after that. If a write were
 sent after its question, the next leader would not know what it stores, although its sender gets a success.
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykbroker.net.promise import Promise
 from pykbroker.share_partitions.state_changes import DeliveryWrite
+from pykbroker.share_persister.state_operations import ShareStateAnswer
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
@@ -30,8 +32,15 @@ logger = logging.getLogger(__name__)
 
 #: The most writes that go together, because one turn of the loop deals with their outcome.
 MOST_WRITES: Final = 256
-#: The most ranges of writes that go together. A single write may have more.
-MOST_RANGES: Final = 10_000
+#: The most ranges of writes that go together, because the share coordinator works on them in one turn too. A single
+#: write may have more.
+MOST_RANGES: Final = 2_000
+#: The most writes that wait. While no share coordinator can be reached, the same locks end again and again.
+MOST_WAITING: Final = 4_096
+
+_TOO_MANY: Final = ShareStateAnswer(
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many changes of this share partition wait for their share coordinator"
+)
 
 #: Sends a write, and returns a promise of its outcome.
 SendWrite = Callable[[DeliveryWrite], Promise]
@@ -45,19 +54,26 @@ class _Waiting(NamedTuple):
 class JoinedWrites:
     """Writes that come in the order of the calls. `send` is called for one at a time, except by `send_all`."""
 
-    __slots__ = ("_is_under_way", "_key", "_send", "_waiting")
+    __slots__ = ("_ended_with", "_is_under_way", "_key", "_send", "_waiting")
 
-    def __init__(self, key: SharePartitionKey, send: SendWrite) -> None:
+    def __init__(
+        self, key: SharePartitionKey, send: SendWrite, ended_with: Callable[[ShareStateAnswer], object]
+    ) -> None:
+        """`ended_with` is called with each answer to what `send` has sent, before the promises of its writes."""
         self._key = key
+        self._ended_with = ended_with
         self._send = send
         self._is_under_way = False
-        # There are at most as many as requests under way, and as batches whose locks end or whose letters are written.
         self._waiting: deque[_Waiting] = deque()
 
     def write(self, write: DeliveryWrite) -> Promise:
-        """Send a write as soon as the one under way has its outcome. Return a promise of its own outcome, which is what
-        the promise of `send` has. The write may not change until then."""
+        """Send a write as soon as the one under way has its outcome. Return a promise of its own outcome, a
+        `ShareStateAnswer`. The write may not change until then. If too many writes wait, the answer is
+        COORDINATOR_NOT_AVAILABLE at once."""
         promise = Promise()
+        if len(self._waiting) >= MOST_WAITING:
+            promise.set_result(_TOO_MANY)
+            return promise
         self._waiting.append(_Waiting(write, promise))
         self._send_next()
         return promise
@@ -80,9 +96,11 @@ class JoinedWrites:
 
     def _ended(self, together: list[_Waiting], outcome: Promise) -> None:
         self._is_under_way = False
+        answer: ShareStateAnswer = outcome.result()
+        self._ended_with(answer)
         for each in together:
             try:
-                each.promise.set_result(outcome.result())
+                each.promise.set_result(answer)
             except Exception:
                 # The others must have their outcome too.
                 logger.exception("The outcome of a write for %s could not be used", self._key)

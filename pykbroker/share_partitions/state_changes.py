@@ -16,9 +16,10 @@ from pykbroker_wire.errors import ErrorCode
 class DeliveryWrite:
     """A WriteShareGroupState of one partition, without its epochs.
 
-    `start` and `delivered` are StartOffset and DeliveryCompleteCount. `ranges` are ascending in each request; equal
-    neighbours are one range. `is_awaited` is True if records wait for the outcome (`SharePartition.persisted`); without
-    it the write is a best effort, and no state depends on it.
+    `start` and `delivered` are StartOffset and DeliveryCompleteCount. `ranges` are ascending, and equal neighbours are
+    one range. Several writes that were joined (share_leaders/state_writes.py) have several ascending runs. `is_awaited`
+    is True if records wait for the outcome (`SharePartition.persisted`); without it the write is a best effort, and no
+    state depends on it.
 
     `dead` are the records of it that become ARCHIVING. Their letters are written when the write has ended: of a write
     that is awaited, those that `SharePartition.persisted` returns; of a best effort, all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.metrics.registry import Metrics, Numbers, Sample
+from pykbroker.metrics.registry import Metrics, Numbers, Sample, merged
 
 
 @given(
@@ -44,3 +44,16 @@ def test_objects_come_and_go_between_two_steps() -> None:
     metrics.remove("g")
     assert list(steps)
     assert [sample.name for sample in found] == ["a", "g"]
+
+
+def test_few_samples_join_many_sorted_ones() -> None:
+    many = [Sample("b", 1.0, True), Sample("d", 5.0, False), Sample("f", 1.0, False)]
+    few = [Sample("e", 3.0, False), Sample("b", 2.0, True), Sample("a", 4.0, False), Sample("d", 2.0, False)]
+    assert merged(few, many) == [
+        Sample("a", 4.0, False),
+        Sample("b", 3.0, True),
+        Sample("d", 5.0, False),
+        Sample("e", 3.0, False),
+        Sample("f", 1.0, False),
+    ]
+    assert len(many) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -11,7 +11,7 @@ from pykbroker.runtime.in_turns import in_turns
 from tests.coordinator.fakes import Loop, as_loop
 
 
-def steps(count: int, done: list[int]) -> Iterator[None]:
+def steps(count: int, done: list[int]) -> Generator[None]:
     for number in range(count):
         done.append(number)
         yield
@@ -42,7 +42,7 @@ def test_the_clock_ends_a_turn() -> None:
 
 
 def test_an_exception_reaches_the_one_who_waits() -> None:
-    def fails(after: int) -> Iterator[None]:
+    def fails(after: int) -> Generator[None]:
         yield from steps(after, [])
         raise KeyError("a bug")
 

@@ -13,6 +13,8 @@ from pykbroker.share_leaders import state_writes
 from pykbroker.share_leaders.state_writes import JoinedWrites
 from pykbroker.share_partitions.delivery_states import ACKNOWLEDGED, AVAILABLE
 from pykbroker.share_partitions.state_changes import DeliveryWrite
+from pykbroker.share_persister.state_operations import ShareStateAnswer
+from pykbroker_wire.errors import ErrorCode
 
 KEY = SharePartitionKey("group", bytes(16), 0)
 Ranges = Sequence[tuple[int, int, int, int]]
@@ -22,7 +24,8 @@ class Rig:
     """Writes, and the promises of those that were sent. `outcomes` has the name and outcome of each write, in order."""
 
     def __init__(self) -> None:
-        self.writes = JoinedWrites(KEY, self._send)
+        self.answers: list[ShareStateAnswer] = []
+        self.writes = JoinedWrites(KEY, self._send, self.answers.append)
         self.sent: list[tuple[int, int, Ranges]] = []
         self.outcomes: list[tuple[str, str]] = []
         self._promises: list[Promise] = []
@@ -39,11 +42,11 @@ class Rig:
         for offset in offsets:
             write.add(offset, offset, state, 1)
         promise = self.writes.write(write)
-        promise.add_done_callback(lambda done: self.outcomes.append((name, done.result())))
+        promise.add_done_callback(lambda done: self.outcomes.append((name, done.result().message)))
         return promise
 
-    def answer(self, outcome: str) -> None:
-        self._promises.pop(0).set_result(outcome)
+    def answer(self, text: str) -> None:
+        self._promises.pop(0).set_result(ShareStateAnswer(ErrorCode.NONE, text))
 
 
 def test_a_write_is_sent_at_once_if_none_is_under_way() -> None:
@@ -96,12 +99,14 @@ def test_outcomes_that_come_within_the_call_need_no_stack() -> None:
 
     def send(write: DeliveryWrite) -> Promise:
         promise = Promise()
-        promise.set_result("stored")
+        promise.set_result(ShareStateAnswer(ErrorCode.NONE, "stored"))
         return promise
 
-    writes = JoinedWrites(KEY, send)
+    writes = JoinedWrites(KEY, send, lambda answer: None)
     for _ in range(5_000):
-        writes.write(DeliveryWrite(is_awaited=False)).add_done_callback(lambda done: outcomes.append(done.result()))
+        writes.write(DeliveryWrite(is_awaited=False)).add_done_callback(
+            lambda done: outcomes.append(done.result().message)
+        )
     assert outcomes == ["stored"] * 5_000
 
 
@@ -149,3 +154,28 @@ def test_an_outcome_that_cannot_be_used_keeps_none_from_the_others(caplog: pytes
     assert "an answer that fails" in caplog.text
     assert rig.outcomes == [("a", "stored"), ("c", "stored")]
     assert len(rig.sent) == 3
+
+
+def test_an_answer_is_told_once_for_all_its_writes_and_before_them() -> None:
+    rig = Rig()
+    rig.write("a", 0, 0)
+    seen: list[int] = []
+    for offset in (1, 2):
+        rig.write("b", 0, offset).add_done_callback(lambda _: seen.append(len(rig.answers)))
+    rig.answer("stored")
+    rig.answer("stored")
+    assert seen == [2, 2]
+    assert len(rig.answers) == 2
+
+
+def test_too_many_writes_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_writes, "MOST_WAITING", 3)
+    rig = Rig()
+    for offset in range(5):
+        rig.write(str(offset), 0, offset)
+    assert [name for name, _ in rig.outcomes] == ["4"]
+    rig.answer("stored")
+    rig.write("5", 0, 5)
+    rig.answer("stored")
+    rig.answer("stored")
+    assert [name for name, _ in rig.outcomes] == ["4", "0", "1", "2", "3", "5"]

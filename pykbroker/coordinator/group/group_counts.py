@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pykbroker.runtime.in_turns import in_turns
@@ -69,7 +69,7 @@ class CountInTurns:
         self._under_way = later
         return later
 
-    def _work(self) -> Iterator[None]:
+    def _work(self) -> Generator[None]:
         counts = GroupCounts()
         try:
             yield from counts.walk(self._shards())
