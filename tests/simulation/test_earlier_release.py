@@ -130,8 +130,8 @@ class Work:
             life = invariants.newest(ShareKey(group, PLACE))
             assert life.first == 0
             starts[group, PLACE] = Start(0, read_committed=False)
-            excused[group, PLACE] = life.exhausted
-        insist(*of_share_groups(self.stage.history, logs, starts, excused, {}))
+            excused[group, PLACE] = invariants.excused(ShareKey(group, PLACE))
+        insist(*of_share_groups(self.stage.history, logs, starts, excused))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from tests.simulation.history import deliveries, isolation, offsets, ownership, writes
 from tests.simulation.history.events import History, Log, Place
@@ -69,12 +69,11 @@ def of_share_groups(
     history: History,
     logs: Mapping[Place, Log],
     starts: Mapping[deliveries.GroupPlace, deliveries.Start],
-    excused: Mapping[deliveries.GroupPlace, Collection[int]],
-    late: Mapping[deliveries.GroupPlace, Collection[tuple[str, int]]],
+    excused: Mapping[deliveries.GroupPlace, deliveries.Excused],
 ) -> list[Iterator[str]]:
     """Checks of what members of share groups were given; the arguments are those of `deliveries`."""
     return [
         deliveries.delivered_at_least_once(history, logs, starts, excused),
         deliveries.nothing_else_is_delivered(history, logs, starts),
-        deliveries.the_acknowledged_never_come_again(history, late),
+        deliveries.the_acknowledged_never_come_again(history, excused),
     ]

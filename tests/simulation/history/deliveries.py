@@ -21,6 +21,20 @@ class Start(NamedTuple):
     since: int = 0
 
 
+class Excused(NamedTuple):
+    """The records of one share partition that a check lets pass.
+
+    `exhausted` are offsets at the delivery limit. `late` are members, each with an offset, that got a record from a
+    leader that did not know its successor. `ignored` are members, each with an offset before the start of the leader:
+    it answers their acknowledgement with success and ignores it, as in Apache Kafka. The start may have passed the
+    record because its lock had ended at the delivery limit, and the next leader may not know that.
+    """
+
+    exhausted: Collection[int] = ()
+    late: Collection[tuple[str, int]] = ()
+    ignored: Collection[tuple[str, int]] = ()
+
+
 def wanted_offsets(log: Log, *, read_committed: bool) -> dict[int, bytes]:
     """Return the records that a group is to get of a log, by offset."""
     fate = Fate.of(log)
@@ -36,10 +50,9 @@ def delivered_at_least_once(
     history: History,
     logs: Mapping[Place, Log],
     starts: Mapping[GroupPlace, Start],
-    excused: Mapping[GroupPlace, Collection[int]],
+    excused: Mapping[GroupPlace, Excused],
 ) -> Iterator[str]:
-    """Each record from the first offset of a group on was given to a member since the group has this offset. `excused`
-    are offsets at the delivery limit."""
+    """Each record from the first offset of a group on was given to a member since the group has this offset."""
     got: dict[GroupPlace, set[int]] = {}
     for event in history.of(Delivered):
         if event.ended >= starts[event.group, event.place].since:
@@ -47,7 +60,11 @@ def delivered_at_least_once(
     for (group, place), (start, read_committed, _) in starts.items():
         found = got.get((group, place), set())
         for offset, value in wanted_offsets(logs[place], read_committed=read_committed).items():
-            if offset >= start and offset not in found and offset not in excused.get((group, place), ()):
+            if (
+                offset >= start
+                and offset not in found
+                and offset not in excused.get((group, place), Excused()).exhausted
+            ):
                 yield f"{group}: {value!r} at {offset} of {place} was never delivered"
 
 
@@ -66,23 +83,21 @@ def nothing_else_is_delivered(
                 yield f"{event.group}: {event.client} got {value!r} at {offset} of {event.place}; there is {there!r}"
 
 
-def the_acknowledged_never_come_again(
-    history: History, late: Mapping[GroupPlace, Collection[tuple[str, int]]]
-) -> Iterator[str]:
+def the_acknowledged_never_come_again(history: History, excused: Mapping[GroupPlace, Excused]) -> Iterator[str]:
     """A record whose acceptance or rejection was answered with success is in no later answer, unless the group was set
-    back to it or to an earlier offset between the two. `late` has the members, each with an offset, that got it from a
-    leader that did not know its successor."""
+    back to it or to an earlier offset between the two."""
     resets = list(history.of(ShareReset))
     final: dict[tuple[str, Place, int], list[Acknowledged]] = {}
     for event in history.events:
         if isinstance(event, Acknowledged) and event.code == OK:
+            ignored = excused.get((event.group, event.place), Excused()).ignored
             for offset, kind in event.types:
-                if kind not in (_RELEASE, _RENEW):
+                if kind not in (_RELEASE, _RENEW) and (event.member, offset) not in ignored:
                     final.setdefault((event.group, event.place, offset), []).append(event)
         elif isinstance(event, Delivered):
-            excused = late.get((event.group, event.place), ())
+            late = excused.get((event.group, event.place), Excused()).late
             for offset, _ in event.records:
-                if (event.member, offset) in excused:
+                if (event.member, offset) in late:
                     continue
                 for before in final.get((event.group, event.place, offset), ()):
                     is_later = before.ended < event.started

@@ -8,7 +8,7 @@ import pytest
 
 from pykbroker_wire.records.control import ControlType
 from tests.simulation.history.checks import Violation, insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace, Start, the_dead_are_lettered
+from tests.simulation.history.deliveries import Excused, GroupPlace, Start, the_dead_are_lettered
 from tests.simulation.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place, ShareReset
 
 PLACE: Place = ("t", 0)
@@ -29,8 +29,7 @@ class Story:
             _marker(4, ControlType.COMMIT),
         ]
         self.starts = {(ALL, PLACE): Start(0, False), (COMMITTED, PLACE): Start(0, True)}
-        self.excused: dict[GroupPlace, set[int]] = {}
-        self.late: dict[GroupPlace, set[tuple[str, int]]] = {}
+        self.excused: dict[GroupPlace, Excused] = {}
         self.give(ALL, (0, b"a"), (1, b"b"), (3, b"c"))
         self.give(COMMITTED, (0, b"a"))
         self.acknowledge(COMMITTED, 0, RELEASE)
@@ -59,7 +58,7 @@ class Story:
         return self.history.record(ShareReset(started=self.history.now(), code=OK, client="a", **fields))  # type: ignore[arg-type]
 
     def check(self) -> None:
-        insist(*of_share_groups(self.history, {PLACE: self.log}, self.starts, self.excused, self.late))
+        insist(*of_share_groups(self.history, {PLACE: self.log}, self.starts, self.excused))
 
 
 def _marker(offset: int, kind: ControlType) -> Batch:
@@ -73,7 +72,7 @@ def test_a_story_without_a_violation() -> None:
 def test_a_record_at_the_delivery_limit_or_before_the_first_offset_need_not_come() -> None:
     story = Story()
     story.log.append(Batch(base_offset=5, last_offset=5, values=(b"d",)))
-    story.excused = {(ALL, PLACE): {5}}
+    story.excused = {(ALL, PLACE): Excused(exhausted={5})}
     story.starts[COMMITTED, PLACE] = Start(6, True)
     story.check()
 
@@ -136,7 +135,14 @@ def _again_after_two_acknowledgements(story: Story) -> None:
 def test_a_leader_that_does_not_know_its_successor_may_give_what_was_acknowledged() -> None:
     story = Story()
     _acknowledged(story)
-    story.late = {(COMMITTED, PLACE): {("m", 0)}}
+    story.excused = {(COMMITTED, PLACE): Excused(late={("m", 0)})}
+    story.check()
+
+
+def test_an_acknowledgement_that_was_ignored_ends_nothing() -> None:
+    story = Story()
+    _acknowledged(story)
+    story.excused = {(COMMITTED, PLACE): Excused(ignored={("m", 0)})}
     story.check()
 
 

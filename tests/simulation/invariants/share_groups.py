@@ -30,6 +30,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.simulation.history.deliveries import Excused
 from tests.simulation.history.events import Place
 from tests.simulation.invariants.broken import InvariantBroken
 
@@ -139,6 +140,8 @@ class ShareState:
         self.final: set[int] = set()
         #: the members that got such offsets from a leader that did not know its successor, with the offsets
         self.late: set[tuple[str, int]] = set()
+        #: the members that acknowledged offsets before the start of the leader, with the offsets: it ignores that
+        self.ignored: set[tuple[str, int]] = set()
         #: where the group begins; None before the first load
         self.first: int | None = None
         #: the start as far as it was checked, and the offsets that it has passed although they are not done
@@ -193,10 +196,13 @@ class ShareInvariants:
         lives = self.lives[key]
         return lives[max(lives)]
 
-    def late(self, key: ShareKey) -> set[tuple[str, int]]:
-        """Return the members, each with an offset, that got an acknowledged record from a leader that did not know its
-        successor."""
-        return set().union(*(life.late for life in self.lives[key].values()))
+    def excused(self, key: ShareKey) -> Excused:
+        """Return what the checks of the history let pass for a share partition."""
+        lives = self.lives[key].values()
+        late, ignored = (
+            set().union(*sets) for sets in zip(*((life.late, life.ignored) for life in lives), strict=True)
+        )
+        return Excused(self.newest(key).exhausted, late, ignored)
 
     def _of(self, led: Leadership) -> ShareState:
         # A leader that has loaded nothing is in no life: an acknowledgement that comes to it is refused.
@@ -240,7 +246,9 @@ class ShareInvariants:
         known.newest_epoch = max(known.newest_epoch, led.epoch)
         if known.first is None or (not load.is_stored and not known.tried):
             known.first = known.passed = start
-        for offset, stored in known.stored.items():
+        # The answer to a read may come after a later leader has loaded the state, and changed it.
+        is_late = led.epoch < known.newest_epoch
+        for offset, stored in known.stored.items() if not is_late else ():
             found = states.get(offset)
             if offset >= start and (found is None or found < stored):
                 raise InvariantBroken(
@@ -250,7 +258,7 @@ class ShareInvariants:
             tried = known.tried.get(offset)
             if tried is None or found > tried:
                 raise InvariantBroken("S4", f"{led} loads {found} of offset {offset}, and {tried} was written at most")
-        if start < known.stored_start:
+        if start < known.stored_start and not is_late:
             raise InvariantBroken("S4", f"{led} loads the start {start}, and {known.stored_start} is stored")
         self.starts_at(led, start)
 
@@ -307,6 +315,7 @@ class ShareInvariants:
         `until_ms` the end of locks that are renewed now."""
         known = self._of(led)
         counting = {offset: kind for offset, kind in types.items() if offset >= start}
+        known.ignored.update((member, offset) for offset in types.keys() - counting.keys())
         begun = Acknowledging(led, member, counting, until_ms, led.releases.get(member, 0))
         for offset, kind in begun.types.items():
             lock = led.locks.get(offset)

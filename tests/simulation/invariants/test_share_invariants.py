@@ -108,12 +108,28 @@ def test_after_a_reset_everything_begins_anew(offset: int | None) -> None:
     assert life.rules.newest(KEY).final == {2}
 
 
+def test_an_acknowledgement_before_the_start_is_ignored() -> None:
+    life = Life()
+    begun = life.rules.acknowledges(life.led, "m", {0: ACCEPT, 3: ACCEPT}, 2, LIMIT, LOCK_MS)
+    assert begun.types == {3: ACCEPT}
+    assert life.rules.excused(KEY).ignored == {("m", 0)}
+
+
+def test_a_load_may_end_after_that_of_a_later_leader() -> None:
+    life = Life()
+    later = life.leads(2, 2)
+    life.load(later)
+    life.acquire(0, 0, 1, "n", later)
+    life.store({0: (1, ACKNOWLEDGED)}, 1, later)
+    life.load(life.leads(1))
+
+
 def test_a_leader_that_does_not_know_its_successor_may_give_what_was_acknowledged() -> None:
     life = Life()
     life.load(life.leads(2, 2))
     life.rules.newest(KEY).final.add(5)
     life.acquire(5, 5, 1, "n")
-    assert life.rules.late(KEY) == {("n", 5)}
+    assert life.rules.excused(KEY).late == {("n", 5)}
 
 
 def test_the_start_may_pass_records_that_its_leader_has_deleted() -> None:

@@ -233,7 +233,7 @@ class ShareWorkload(Workload):
         logs, _ = await self._stage.logs(places)
         begins = {(each.topic, each.index): each.log.log_start_offset for _, each in self._led(places)}
         starts: dict[GroupPlace, Start] = {}
-        excused, late = {}, {}
+        excused = {}
         for group in self._share_plan.groups:
             for place in group.places:
                 key = ShareKey(group.name, place)
@@ -241,12 +241,11 @@ class ShareWorkload(Workload):
                 assert state.first is not None
                 first = max(state.first, begins[place], state.deleted)
                 starts[group.name, place] = Start(first, group.read_committed, state.begins)
-                excused[group.name, place] = state.exhausted
-                late[group.name, place] = self._invariants.late(key)
+                excused[group.name, place] = self._invariants.excused(key)
                 wanted = wanted_offsets(logs[place], read_committed=group.read_committed)
                 there = [offset for offset in wanted if offset >= begins[place]]
                 self._invariants.passed_too_much(key, there)
-        insist(*of_share_groups(self._stage.history, logs, starts, excused, late))
+        insist(*of_share_groups(self._stage.history, logs, starts, excused))
         if self._share_plan.has_letters:
             await self._check_letters(logs)
 
