@@ -128,10 +128,10 @@ class ShareGroupReader:
         try:
             yield from self._batches()
         except AskFailed:
-            if not self._is_stopped:
-                raise
             # The caller has not got what the failed request may have delivered.
             self._delivered = None
+            if not self._is_stopped:
+                raise
 
     def _batches(self) -> Iterator[list[DeliveredRecord]]:
         #: since when the member has no partition

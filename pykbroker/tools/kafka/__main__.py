@@ -5,7 +5,6 @@ It imports little, so that --help and --version are answered before a client is 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -53,10 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tool = import_module(f"pykbroker.tools.kafka.{name.replace('-', '_')}")
     try:
         status: int = tool.run(rest)
-        sys.stdout.flush()
+        # A shell can start a tool without a standard output, and Python then has none.
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Without this, Python's flush at exit would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the pipe has closed it.
+        from pykbroker.tools.kafka.lost_output import drop_output
+
+        drop_output()
         return 1
     except KeyboardInterrupt:
         return 130

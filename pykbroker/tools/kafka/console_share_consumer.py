@@ -6,12 +6,15 @@ are printed, where Apache Kafka's tool acquires more and releases them at its en
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.kafka.lost_output import drop_output
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText
 from pykbroker.tools.kafka.stop_signals import StopSignals
@@ -134,8 +137,9 @@ def _read(given: Given, properties: dict[str, str], text: RecordText) -> int:
     with share_member(properties, bootstrap, wanted, lambda *_: None) as reader, StopSignals(reader.stop) as stopped:
         try:
             printing.print_all(reader, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
-        except BrokenPipeError:
+        except OSError:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
+            drop_output()
         except Exception as error:  # noqa: BLE001  # as Apache Kafka's tool: said, and the consumer is closed
             print("ERROR Unknown error when running consumer: ", file=sys.stderr)
             say_error(error, _NAME)
@@ -154,19 +158,21 @@ class _Printing:
         self._rejects_on_error = rejects_on_error
         #: records that were read, also those that could not be printed
         self.count = 0
+        #: how many records of the present batch are known to be printed
+        self._printed = 0
 
     def print_all(self, reader: ShareGroupReader, timeout_ms: int | None) -> None:
         """Print the records of a member. `timeout_ms`: end when none comes for so long, or None. Raises ValueError for
-        a record that cannot be printed; all other records that were printed are acknowledged."""
+        a record that cannot be printed, and OSError if standard output cannot be written. After an error the records
+        that are not known to be printed are released."""
         since = time.monotonic()
         try:
             for batch in reader.batches():
                 if batch:
                     try:
                         self._print(reader, batch)
-                    except BrokenPipeError:
-                        # It is not known which records were read at the other end.
-                        _release(reader, batch)
+                    except BaseException:
+                        _release(reader, batch[self._printed :])
                         raise
                     since = time.monotonic()
                 elif timeout_ms is not None and (time.monotonic() - since) * 1000 > timeout_ms:
@@ -178,17 +184,24 @@ class _Printing:
     def _print(self, reader: ShareGroupReader, batch: Sequence[DeliveredRecord]) -> None:
         from pykbroker.tools.cluster.share_member_session import REJECT
 
+        # Until a flush succeeds, it is not known which records were read at the other end.
+        self._printed = 0
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         out = sys.stdout.buffer
         for place, record in enumerate(batch):
             self.count += 1
+            line = b""
             try:
-                out.write(self._text.written(record))
+                line = self._text.written(record)
             except ValueError as error:
                 if not self._rejects_on_error:
-                    _release(reader, batch[place:])
+                    out.flush()
+                    self._printed = place
                     raise
                 print(f"ERROR Error processing message, rejecting this message: {error}", file=sys.stderr)
                 reader.acknowledge_as(record, REJECT)
+            out.write(line)
             if self._text.logs:
                 key, value = (
                     None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)

@@ -323,6 +323,22 @@ def test_records_of_an_answer_whose_read_was_stopped_are_not_acknowledged() -> N
     assert cluster.acknowledged() == [(1, -1, [])]
 
 
+def test_records_are_not_acknowledged_if_the_leaders_of_others_cannot_be_found() -> None:
+    cluster = Scripted({0: 1, 1: 1})
+
+    def moves() -> list[share_fetch.PartitionData]:
+        cluster.metadata_error = failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        moved = share_fetch.PartitionData(partition_index=1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return [partition(0, 0, 4), moved]
+
+    cluster.fetched = {1: [moves]}
+    share = reader(cluster)
+    with pytest.raises(AskFailed, match="Topic authorization failed"):
+        next(share.batches())
+    share.close()
+    assert cluster.acknowledged() == [(1, -1, [])]
+
+
 def test_a_node_may_be_gone_by_the_question_for_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Scripted({0: 1})
     cluster.fetched = {1: [[partition(0, 0, 0)]]}

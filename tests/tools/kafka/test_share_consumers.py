@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from pykbroker.tools.kafka import console_share_consumer, share_consumer_perf_te
 from pykbroker.tools.kafka.__main__ import main
 from pykbroker.tools.kafka.console_share_consumer import OPTIONS, consumer_properties
 from pykbroker.tools.kafka.java_dates import date_format
+from pykbroker.tools.kafka.lost_output import drop_output
 from pykbroker.tools.kafka.perf_report import Read
 from pykbroker.tools.kafka.record_text import RecordText
 from pykbroker_wire.errors import ErrorCode
@@ -157,6 +159,31 @@ def test_a_closed_output_gives_the_batch_back(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(BrokenPipeError):
         console_share_consumer._Printing(RecordText({}), rejects_on_error=False).print_all(reader, None)
     assert reader.chosen == {0: RELEASE, 1: RELEASE}
+
+
+def test_a_printed_record_is_kept_only_when_the_output_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = RecordText({"value.deserializer": "ShortDeserializer"})
+    reader = Scripted(records(b"\0\1", b"x", b"\0\2"))
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(OSError, match="No space left"):
+            console_share_consumer._Printing(text, rejects_on_error=False).print_all(reader, None)
+        drop_output()
+    assert reader.chosen == {0: RELEASE, 1: RELEASE, 2: RELEASE}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_records_that_standard_output_did_not_take_come_again(
+    broker: Broker, queue: str, output: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsys.readouterr()
+    words = [*at(broker), "--topic", queue, "--group", queue, "--max-messages", str(COUNT), "--enable-systest-events"]
+    with open(output or "/dev/null", "w") as file:
+        monkeypatch.setattr(sys, "stdout", file if output else None)
+        assert main(["console-share-consumer", *words]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "Unable to write to standard out, closing consumer."
+    assert lag(broker, queue) == COUNT
 
 
 AT = ["--bootstrap-server", "localhost:1", "--topic", "t"]

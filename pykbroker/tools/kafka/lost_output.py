@@ -1,0 +1,16 @@
+"""The end of standard output, for a tool that goes on after its output cannot be written any more."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def drop_output() -> None:
+    """Send standard output to the null device, with everything that its buffer still holds. Without this, Python's
+    flush at exit would fail again."""
+    if sys.stdout is None:
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
