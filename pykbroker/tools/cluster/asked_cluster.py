@@ -28,6 +28,9 @@ T = TypeVar("T")
 PartitionName: TypeAlias = tuple[str, int]
 
 _PAUSE_SECONDS = 0.1
+#: how long all requests after `give_up` may take together, and how long each of them may take at least
+_GIVING_UP_MS = 5000
+_LEAST_MS = 1000
 _GROUP = 0
 _TRANSACTION = 1
 
@@ -80,6 +83,8 @@ class AskedCluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._warned: set[str] = set()
         self._gives_up = False
+        #: when the requests after `give_up` should have ended
+        self._ends_at = 0.0
 
     def __enter__(self) -> AskedCluster:
         return self
@@ -179,19 +184,21 @@ class AskedCluster:
     ) -> R:
         """Send a request to a node, or to any node. Raises AskFailed; the caller checks error codes in the answer."""
         connection = self._any() if node is None else self._of(node)
-        return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
+        limit_ms = self._limited(timeout_ms or self._settings.request_timeout_ms)
+        return connection.ask(Asked(message, answer, least, most), limit_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
         """Send a request to the node that the cluster names as the controller, or to any node if that node cannot be
         reached. With KRaft every broker forwards the request, and the named broker may have died a moment ago."""
         self.nodes()
         known = self._nodes.get(self._controller_id)
-        is_there = known is not None and _unreachable(self._connection(known.address)) is None
+        is_there = known is not None and self._unreachable(self._connection(known.address)) is None
         return self.ask(message, answer, node=self._controller_id if is_there else None, least=least)
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
         """Return API key -> the least and the greatest version that a node serves."""
-        return (self._any() if node is None else self._of(node)).versions()
+        connection = self._any() if node is None else self._of(node)
+        return connection.versions(self._limited(self._settings.request_timeout_ms))
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
         """Return the node that coordinates each group, or each transactional id. In a function for `settled` this asks
@@ -233,8 +240,15 @@ class AskedCluster:
             time.sleep(_PAUSE_SECONDS)
 
     def give_up(self) -> None:
-        """From now on send each request once, because the user wants to end. A signal handler may call it."""
+        """From now on send each request once and wait for it only for a moment, because the user wants to end. A
+        signal handler may call it."""
         self._gives_up = True
+        self._ends_at = time.monotonic() + _GIVING_UP_MS / 1000
+
+    def _limited(self, timeout_ms: int) -> int:
+        if not self._gives_up:
+            return timeout_ms
+        return min(timeout_ms, max(_LEAST_MS, int((self._ends_at - time.monotonic()) * 1000)))
 
     # -- connections --------------------------------------------------------------------------------------------------
 
@@ -256,7 +270,7 @@ class AskedCluster:
 
     def _any(self) -> AskedNode:
         """Return the first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
-        if self._first is not None and _unreachable(self._first) is None:
+        if self._first is not None and self._unreachable(self._first) is None:
             return self._first
         addresses = self._settings.bootstrap
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
@@ -266,7 +280,7 @@ class AskedCluster:
             for address in addresses:
                 connection = self._connection(address)
                 try:
-                    reason = _unreachable(connection)
+                    reason = self._unreachable(connection)
                 except NoAnswer as error:
                     silent.append((address, error))
                     continue
@@ -288,7 +302,7 @@ class AskedCluster:
             if not self._settings.patient:
                 self._explain(addresses[0], "; ".join(reasons))
                 raise Unreachable(reasons)
-            if time.monotonic() >= deadline:
+            if self._gives_up or time.monotonic() >= deadline:
                 raise timed_out("Timed out waiting for a node assignment.")
             time.sleep(_PAUSE_SECONDS)
 
@@ -326,15 +340,14 @@ class AskedCluster:
         self._connections.clear()
         self._first = None
 
-
-def _unreachable(connection: AskedNode) -> str | None:
-    """Return the reason why no connection can be made, or None if there is a connection. This asks the node for nothing
-    but its API versions, so the caller can still send its own request to another node. Raises AskFailed for an error
-    that every other node would return as well."""
-    try:
-        connection.versions()
-    except AskFailed as error:
-        if error.code != ErrorCode.NETWORK_EXCEPTION:
-            raise
-        return str(error)
-    return None
+    def _unreachable(self, connection: AskedNode) -> str | None:
+        """Return the reason why no connection can be made, or None if there is a connection. This asks the node for
+        nothing but its API versions, so the caller can still send its own request to another node. Raises AskFailed for
+        an error that every other node would return as well."""
+        try:
+            connection.versions(self._limited(self._settings.request_timeout_ms))
+        except AskFailed as error:
+            if error.code != ErrorCode.NETWORK_EXCEPTION:
+                raise
+            return str(error)
+        return None

@@ -51,15 +51,17 @@ class AskedNode:
             self._connection.close()
             self._connection = None
 
-    def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Return API key -> the least and the greatest version that the node at this address serves. Raises
-        AskFailed if there is no connection."""
-        return self._within(self._timeout_ms, self._ready).versions
+    def versions(self, timeout_ms: int | None = None) -> Mapping[int, tuple[int, int]]:
+        """Return API key -> the least and the greatest version that the node at this address serves. `timeout_ms`:
+        instead of the node's own limit for a connection. Raises AskFailed if there is no connection."""
+        return self._within(self._timeout_ms if timeout_ms is None else timeout_ms, self._ready).versions
 
     def ask(self, asked: Asked[R], timeout_ms: int) -> R:
         """Send a message and return its answer. Raises AskFailed if there is no connection, if no answer comes in time,
         or if the node does not serve a version in range."""
-        version = version_for(asked.message.API_KEY, self.versions(), asked.least, asked.most)
+        version = version_for(
+            asked.message.API_KEY, self.versions(min(timeout_ms, self._timeout_ms)), asked.least, asked.most
+        )
         connection = self._connection
         assert connection is not None
 

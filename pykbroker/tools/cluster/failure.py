@@ -11,6 +11,7 @@ from typing import Final
 from pykbroker_wire.errors import ErrorCode
 
 _PACKAGE: Final = "org.apache.kafka.common.errors."
+_TIMEOUT: Final = _PACKAGE + "TimeoutException"
 
 #: Names that do not follow from the name of the code.
 _NAMES: Final = {
@@ -54,6 +55,11 @@ class AskFailed(Exception):
     def retriable(self) -> bool:
         return self.code is not None and self.code.retriable
 
+    @property
+    def passes(self) -> bool:
+        """True if a client that waits without an end asks again: for a retriable error, and when time is over."""
+        return self.retriable or self.name == _TIMEOUT
+
     def __str__(self) -> str:
         return str(self.args[0])
 
@@ -63,7 +69,7 @@ class Unreachable(AskFailed):
 
     def __init__(self, reasons: Iterable[str], what_to_do: str | None = None) -> None:
         """`what_to_do`: a sentence without its full stop, if it is known what listens there."""
-        super().__init__("; ".join(reasons), _PACKAGE + "TimeoutException")
+        super().__init__("; ".join(reasons), _TIMEOUT)
         self.what_to_do = what_to_do
 
 
@@ -71,7 +77,7 @@ class NoAnswer(AskFailed):
     """A node took a connection, or a request, and did not answer in time."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, _PACKAGE + "TimeoutException")
+        super().__init__(message, _TIMEOUT)
 
 
 class NotServed(Exception):
@@ -91,7 +97,7 @@ def check(number: int, message: str | None = None) -> None:
 
 
 def timed_out(message: str) -> AskFailed:
-    return AskFailed(message, _PACKAGE + "TimeoutException")
+    return AskFailed(message, _TIMEOUT)
 
 
 def no_connection(message: str) -> AskFailed:

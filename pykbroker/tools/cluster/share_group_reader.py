@@ -66,7 +66,7 @@ class WantedShare:
     #: wait for further records, where the read else ends when nothing has come for a while
     follows: bool = False
     #: Yield an empty batch whenever nothing has come for a moment, so that the caller can look at the time. Also wait
-    #: for the first partition without an end.
+    #: without an end for the first partition, and for brokers that do not answer.
     shows_pauses: bool = False
     #: max.poll.records and fetch.max.bytes
     records_at_once: int = 500
@@ -139,7 +139,10 @@ class ShareGroupReader:
         #: the end of the last pass that brought records or failed, and of the last pass that did not fail
         heard_at = well_at = 0.0
         while not self._has_ended():
-            self._beat_if_due()
+            if not self._is_member():
+                time.sleep(_PAUSE_SECONDS)
+                yield []
+                continue
             if not self._assigned:
                 waits_since = waits_since or time.monotonic()
                 if not self._wanted.shows_pauses and time.monotonic() - waits_since >= _JOIN_SECONDS:
@@ -193,6 +196,23 @@ class ShareGroupReader:
 
     # -- the membership -----------------------------------------------------------------------------------------------
 
+    def _waits_out(self, error: AskFailed) -> bool:
+        """Note an error that a member which shows pauses waits out. Returns False for every other error."""
+        if self._is_stopped or not self._wanted.shows_pauses or not error.passes:
+            return False
+        self._trouble = error
+        return True
+
+    def _is_member(self) -> bool:
+        """Send a heartbeat if it is due. Returns False if it failed, and is to be sent again. Raises AskFailed."""
+        try:
+            self._beat_if_due()
+        except AskFailed as error:
+            if not self._waits_out(error):
+                raise
+            return False
+        return True
+
     def _beat_if_due(self) -> None:
         if time.monotonic() < self._beat_at:
             return
@@ -229,6 +249,13 @@ class ShareGroupReader:
 
     def _find_leaders(self) -> None:
         """Ask for the leaders of the topics. A partition without a leader is not fetched until there is one."""
+        try:
+            self._ask_for_leaders()
+        except AskFailed as error:
+            if not self._waits_out(error):
+                raise
+
+    def _ask_for_leaders(self) -> None:
         self._cluster.settled(self._cluster.refresh)
         self._names = self._cluster.settled(lambda: topics.names_by_id(self._cluster, self._wanted.topics))
         ids = {name: topic_id for topic_id, name in self._names.items()}
@@ -281,7 +308,7 @@ class ShareGroupReader:
 
     def _begin_again(self, error: AskFailed) -> None:
         """Pause before the next request, or raise an error that does not pass."""
-        if error.code not in _SESSION_LOST and not error.retriable:
+        if error.code not in _SESSION_LOST and not error.retriable and not self._waits_out(error):
             raise error
         self._trouble = error
         time.sleep(_PAUSE_SECONDS)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pykbroker.tools.cluster.share_group_reader import OnAcknowledged, ShareGroupReader, WantedShare
 
 _ACTS: Final = frozenset({"group.id", "client.id", "request.timeout.ms", "max.poll.records", "fetch.max.bytes"})
+#: how long the member tries to reach a broker before the tool can look at the time
+_QUESTION_MS: Final = 500
 #: The tools choose the acknowledgements themselves, and every batch is checked.
 _SET_BY_TOOLS: Final = frozenset({"share.acknowledgement.mode", "check.crcs", "receive.buffer.bytes"})
 
@@ -29,7 +31,7 @@ def share_member(
     NotServed and OSError.
 
     `properties`: of a Java consumer; `bootstrap`: HOST:PORT,... of the brokers; `wanted`: the group, the topics and the
-    limit. The member yields empty batches while nothing comes.
+    limit. The member yields empty batches while nothing comes, also while no broker answers.
     """
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
     from pykbroker.tools.cluster.client_properties import WITHOUT_EFFECT, number_of, settings_of
@@ -46,7 +48,9 @@ def share_member(
         records_at_once=number_of(properties, "max.poll.records", wanted.records_at_once),
         bytes_at_once=number_of(properties, "fetch.max.bytes", wanted.bytes_at_once),
     )
-    with AskedCluster(settings_of(properties, bootstrap)) as cluster:
+    # The tool looks at its own time limit whenever a question to the cluster ends, and the member asks again.
+    settings = replace(settings_of(properties, bootstrap), timeout_ms=_QUESTION_MS)
+    with AskedCluster(settings) as cluster:
         reader = ShareGroupReader(cluster, wanted, on_acknowledged)
         is_well = False
         try:

@@ -74,7 +74,7 @@ def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
         print_event("startup_complete")
         try:
             if given.offset_reset_strategy:
-                _set_strategy(given)
+                _set_strategy(given, stopped)
             _consume(reader, events, given.max_messages)
         except (AskFailed, ValueError) as error:
             print("ERROR Error during processing, terminating share consumer process: ", file=sys.stderr)
@@ -83,7 +83,7 @@ def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
     return stopped.status
 
 
-def _set_strategy(given: argparse.Namespace) -> None:
+def _set_strategy(given: argparse.Namespace, stopped: StopSignals) -> None:
     """Store where the group begins in partitions that it has not read yet. Raises AskFailed, ValueError."""
     from pykbroker.tools.cluster import configs
 
@@ -91,6 +91,7 @@ def _set_strategy(given: argparse.Namespace) -> None:
     if strategy not in _STRATEGIES:
         raise ValueError(f"Unknown share auto offset reset strategy: {strategy}")
     with reached(given.bootstrap_server, given.command_config) as cluster:
+        stopped.also(cluster.give_up)
         configs.alter(cluster, (configs.ResourceKind.GROUP, given.group_id), configs.changes_of({_RESET: strategy}))
     print_event("offset_reset_strategy_set", offsetResetStrategy=strategy)
 

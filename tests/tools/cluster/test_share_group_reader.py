@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pykbroker.tools.cluster import share_group_reader
+from pykbroker.tools.cluster import asked_cluster, share_group_reader
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings, PartitionName
-from pykbroker.tools.cluster.failure import AskFailed, failed, no_connection
+from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, failed, no_connection, timed_out
 from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
 from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT
 from pykbroker_wire.apis import ApiKey
@@ -353,6 +353,71 @@ def test_a_node_may_be_gone_by_the_question_for_leaders(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(cluster, "settled", settled)
     assert [one.topic for one in next(reader(cluster).batches())] == ["t"]
+
+
+@pytest.mark.parametrize("error", [no_connection("gone"), timed_out("late"), NoAnswer("silent")])
+def test_a_member_that_shows_pauses_waits_for_brokers(
+    error: AskFailed, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Scripted({0: 1})
+    fails = ["join", "join", "leaders"]
+
+    def settled(attempt: Callable[[], Any]) -> Any:
+        name = "leaders" if attempt == cluster.refresh else "join"
+        if fails and fails[0] == name:
+            fails.pop(0)
+            raise error
+        return attempt()
+
+    monkeypatch.setattr(cluster, "settled", settled)
+    cluster.fetched = {1: [error, error, [partition(0, 0, 0)]]}
+    wanted = WantedShare("g", ["t"], ACCEPT, follows=True, shows_pauses=True)
+    batches = ShareGroupReader(cluster, wanted, lambda place, offsets, error: None).batches()
+    sizes = [len(next(batches)) for _ in range(6)]
+    assert (sizes[:2], sum(sizes), fails) == ([0, 0], 1, [])
+    # Without pauses nobody could end the read.
+    cluster.fetched = {1: [timed_out("late")]}
+    with pytest.raises(AskFailed, match="late"):
+        next(reader(cluster).batches())
+
+
+def test_records_are_delivered_if_the_leaders_of_others_are_found_later() -> None:
+    cluster = Scripted({0: 1, 1: 1})
+
+    def moves() -> list[share_fetch.PartitionData]:
+        cluster.metadata_error = timed_out("late")
+        moved = share_fetch.PartitionData(partition_index=1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return [partition(0, 0, 4), moved]
+
+    cluster.fetched = {1: [moves]}
+    wanted = WantedShare("g", ["t"], ACCEPT, follows=True, shows_pauses=True)
+    share = ShareGroupReader(cluster, wanted, lambda place, offsets, error: None)
+    assert len(next(share.batches())) == 5
+    share.close()
+    assert cluster.acknowledged()[0] == (1, 1, [(0, 4, [ACCEPT])])
+
+
+def test_no_broker_is_waited_for_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Time()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asked_cluster, "time", clock)
+        cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
+        cluster.give_up()
+        with pytest.raises(AskFailed, match="Timed out waiting for a node assignment"):
+            cluster.versions()
+    assert clock.now < 1001
+
+
+def test_requests_after_the_end_have_little_time() -> None:
+    clock = Time()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asked_cluster, "time", clock)
+        cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
+        assert cluster._limited(30_000) == 30_000
+        cluster.give_up()
+        assert 4000 < cluster._limited(30_000) <= 5000
+        clock.now += 60
+        assert cluster._limited(30_000) == 1000
 
 
 def test_no_request_is_repeated_after_the_end() -> None:

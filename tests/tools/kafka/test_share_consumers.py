@@ -186,6 +186,20 @@ def test_records_that_standard_output_did_not_take_come_again(
     assert lag(broker, queue) == COUNT
 
 
+def test_a_timeout_ends_a_tool_that_no_broker_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--bootstrap-server", "127.0.0.1:1", "--topic", "t"]
+    assert main(["console-share-consumer", *words, "--timeout-ms", "1"]) == 0
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "ERROR Error processing message, terminating consumer process: ",
+        "org.apache.kafka.common.errors.TimeoutException",
+        "Processed a total of 0 messages",
+    ]
+    assert main(["share-consumer-perf-test", *words, "--num-records", "1", "--timeout", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("WARNING: Exiting before consuming the expected number of records: timeout (1 ms)")
+    assert lines[-1].split(", ")[5] == "0"
+
+
 AT = ["--bootstrap-server", "localhost:1", "--topic", "t"]
 
 

@@ -71,6 +71,17 @@ def test_a_signal_ends_the_tool_with_its_last_words() -> None:
         assert stopped.status == 143
 
 
+def test_a_second_signal_does_what_it_did_before() -> None:
+    heard: list[str] = []
+    with stop_signals.StopSignals(lambda: heard.append("first")) as stopped:
+        signal.raise_signal(signal.SIGINT)
+        stopped.also(lambda: heard.append("late"))
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert heard == ["first", "late"]
+    assert stopped.status == 130
+
+
 def test_the_properties_of_the_clients(tmp_path: Any) -> None:
     file = tmp_path / "client.properties"
     file.write_text("acks=1\ngroup.id=of-the-file\nlinger.ms=3\n")
