@@ -116,8 +116,8 @@ def _read(key: str, text: str, default: Any) -> Any:
     return text
 
 
-def number_of(properties: Mapping[str, str], key: str, default: int) -> int:
-    """Return the number of a key, or `default` without one. Raises ConfigError."""
+def number_of(properties: Mapping[str, str], key: str, default: int, *, least: int = 0) -> int:
+    """Return the number of a key, or `default` without one. Raises ConfigError, also for a number below `least`."""
     text = properties.get(key, "").strip()
     if not text:
         return default
@@ -125,6 +125,6 @@ def number_of(properties: Mapping[str, str], key: str, default: int) -> int:
         number = int(text)
     except ValueError:
         raise ConfigError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
-    if number < 0:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: Value must be at least 0")
+    if number < least:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: Value must be at least {least}")
     return number

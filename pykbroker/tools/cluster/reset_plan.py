@@ -17,11 +17,16 @@ UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 
 
 class BadReset(Exception):
-    """A scope, time or file that cannot be read; `name` is the exception that Java raises for it."""
+    """A scope, time or file that cannot be read. `name` is the exception that Java raises for it, and `plain` the
+    sentence of pykbroker's own commands."""
 
-    def __init__(self, message: str, name: str = "java.lang.IllegalArgumentException") -> None:
+    def __init__(
+        self, message: str, name: str = "java.lang.IllegalArgumentException", plain: str | None = None
+    ) -> None:
+        """`plain`: None for the message."""
         super().__init__(message)
         self.name = name
+        self.plain = plain or message
 
 
 def milliseconds_of_datetime(written: str) -> int:
@@ -57,7 +62,10 @@ def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list
             try:
                 wanted = [int(number := part) for part in numbers.split(",")]
             except ValueError:
-                raise BadReset(f"Invalid partition '{number}' specified in topic arg '{text}''") from None
+                raise BadReset(
+                    f"Invalid partition '{number}' specified in topic arg '{text}''",
+                    plain=f"{text} names no partitions: '{number}' is no number",
+                ) from None
         else:
             if topic not in existing:
                 raise BadReset(UNKNOWN_TOPIC, "")

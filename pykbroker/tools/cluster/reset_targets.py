@@ -107,7 +107,8 @@ def shifted(
     for place in places:
         if place not in known:
             raise BadReset(
-                f"Cannot shift offset for partition {place[0]}-{place[1]} since there is no current committed offset"
+                f"Cannot shift offset for partition {place[0]}-{place[1]} since there is no current committed offset",
+                plain=f"The group has no offset in {place[0]}-{place[1]} yet, so there is nothing to shift",
             )
     return within_ends(cluster, {place: known[place].offset + by for place in places}, on_bound)
 

@@ -181,8 +181,14 @@ class ShareGroupReader:
         """Close the sessions and leave the group. `printed_all`: False if the last batch was not printed, so that its
         records are released and come again."""
         self._cluster.give_up()
-        if printed_all:
-            self.acknowledge()
+        try:
+            if printed_all:
+                self.acknowledge()
+        finally:
+            # The caller may be unable to print the result of the acknowledgement.
+            self._leave()
+
+    def _leave(self) -> None:
         # The end of a connection does the same as these requests, so a broker that does not answer is no failure.
         for node in list(self._sessions):
             with suppress(AskFailed):

@@ -101,6 +101,14 @@ class ResetRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareResetRow(ResetRow):
+    """One partition of a share group, which has committed nothing."""
+
+    committed: int | None = column("START")
+    new_offset: int = column("NEW OFFSET")
+
+
+@dataclass(frozen=True, slots=True)
 class GroupReset:
     """The offsets that `groups reset` has set, or would set."""
 
@@ -247,7 +255,7 @@ def reset(
     """
     from pykbroker.tools.cluster import reset_targets
     from pykbroker.tools.cluster.reset_plan import BadReset
-    from pykbroker.tools.cluster.resettable import resettable
+    from pykbroker.tools.cluster.resettable import ShareStarts, resettable
 
     chosen = [target for target in _TARGETS if targets[target] is not None and targets[target] is not False]
     context = click.get_current_context()
@@ -281,18 +289,19 @@ def reset(
             if execute:
                 group.set(planned)
     except BadReset as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(error.plain) from error
     if export:
         csv.writer(sys.stdout, lineterminator="\n").writerows([*place, at] for place, at in sorted(planned.items()))
         return
+    kind = ShareResetRow if isinstance(group, ShareStarts) else ResetRow
     rows = tuple(
-        ResetRow(*place, known[place].offset if place in known else None, at) for place, at in sorted(planned.items())
+        kind(*place, known[place].offset if place in known else None, at) for place, at in sorted(planned.items())
     )
     if execute:
         heading = f"Group {name} was reset:"
     else:
         heading = f"Group {name} would be reset like this; --execute does it:"
-    out.tables(GroupReset(name, execute, rows), Table(ResetRow, rows, heading))
+    out.tables(GroupReset(name, execute, rows), Table(kind, rows, heading))
 
 
 @command.command("delete", example="pykbroker groups delete billing")

@@ -62,7 +62,7 @@ def elect(client: ClientOptions, out: Output, topics: tuple[str, ...], all_topic
             try:
                 places = scope(topics, known)
             except BadReset as refused:
-                raise click.ClickException(str(refused)) from refused
+                raise click.ClickException(refused.plain) from refused
         outcomes = leader_choice.elect(cluster, leader_choice.UNCLEAN if unclean else leader_choice.PREFERRED, places)
     rows: list[ElectionRow] = []
     failures: list[AskFailed] = []

@@ -105,7 +105,7 @@ def _assignment_of(cluster: AskedCluster, names: Sequence[str]) -> dict[Partitio
     try:
         places = set(scope(names, known))
     except BadReset as refused:
-        raise click.ClickException(str(refused)) from refused
+        raise click.ClickException(refused.plain) from refused
     found = moving.assignment_of(cluster, dict.fromkeys(topic for topic, _ in places))
     return {place: replicas for place, replicas in found.items() if place in places}
 

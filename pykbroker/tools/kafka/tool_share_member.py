@@ -28,7 +28,7 @@ def share_member(
 ) -> Iterator[ShareGroupReader]:
     """Yield a member for the block. At the end it acknowledges its last batch, and releases all other records. After an
     error it acknowledges nothing more. A property that has no effect is named on standard error. Raises ConfigError,
-    NotServed and OSError.
+    NotServed and OSError, and ValueError for an empty group or topic.
 
     `properties`: of a Java consumer; `bootstrap`: HOST:PORT,... of the brokers; `wanted`: the group, the topics and the
     limit. The member yields empty batches while nothing comes, also while no broker answers.
@@ -37,6 +37,10 @@ def share_member(
     from pykbroker.tools.cluster.client_properties import WITHOUT_EFFECT, number_of, settings_of
     from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
 
+    if not wanted.group.strip():
+        raise ValueError("The group must not be empty.")
+    if not all(topic.strip() for topic in wanted.topics):
+        raise ValueError("The topic must not be empty.")
     for key in properties:
         is_known = key in _ACTS or key in _SET_BY_TOOLS or key in WITHOUT_EFFECT
         if not is_known and not key.startswith(("ssl.", "sasl.", "security.")):
@@ -45,7 +49,7 @@ def share_member(
         wanted,
         follows=True,
         shows_pauses=True,
-        records_at_once=number_of(properties, "max.poll.records", wanted.records_at_once),
+        records_at_once=number_of(properties, "max.poll.records", wanted.records_at_once, least=1),
         bytes_at_once=number_of(properties, "fetch.max.bytes", wanted.bytes_at_once),
     )
     # The tool looks at its own time limit whenever a question to the cluster ends, and the member asks again.

@@ -61,15 +61,13 @@ def run(words: Sequence[str]) -> int:
 def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
     """Read until the limit or a signal; returns the exit status. `pattern`: the types of acknowledgements that records
     get in turn, by their offsets; all are accepted if it is empty. Raises the errors of properties."""
-    from pykbroker.tools.cluster.client_properties import read_properties
     from pykbroker.tools.cluster.share_group_reader import WantedShare
     from pykbroker.tools.cluster.share_member_session import ACCEPT
     from pykbroker.tools.kafka.tool_share_member import share_member
 
-    properties = read_properties(given.command_config) | {"group.id": given.group_id}
     wanted = WantedShare(given.group_id, [given.topic], ACCEPT)
     events = _Events(pattern, verbose=given.verbose)
-    member = share_member(properties, given.bootstrap_server, wanted, events.acknowledged)
+    member = share_member(properties_of(given), given.bootstrap_server, wanted, events.acknowledged)
     with member as reader, StopSignals(reader.stop) as stopped:
         print_event("startup_complete")
         try:
@@ -81,6 +79,14 @@ def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
             say_error(error, _NAME)
     print_event("shutdown_complete")
     return stopped.status
+
+
+def properties_of(given: argparse.Namespace) -> dict[str, str]:
+    """Return the Java consumer's properties that the options stand for. Raises OSError and ConfigError for the file."""
+    from pykbroker.tools.cluster.client_properties import read_properties
+
+    own_name = {"client.id": f"consumer-{given.group_id}-1"}
+    return own_name | read_properties(given.command_config) | {"group.id": given.group_id}
 
 
 def _set_strategy(given: argparse.Namespace, stopped: StopSignals) -> None:

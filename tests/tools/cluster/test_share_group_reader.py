@@ -397,6 +397,21 @@ def test_records_are_delivered_if_the_leaders_of_others_are_found_later() -> Non
     assert cluster.acknowledged()[0] == (1, 1, [(0, 4, [ACCEPT])])
 
 
+def test_a_member_leaves_even_if_its_caller_cannot_print_the_last_result() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)]]}
+
+    def closed(place: PartitionName, offsets: Sequence[int], error: AskFailed | None) -> None:
+        raise BrokenPipeError
+
+    share = ShareGroupReader(cluster, WantedShare("g", ["t"], ACCEPT), closed)
+    assert next(share.batches())
+    with pytest.raises(BrokenPipeError):
+        share.close()
+    assert cluster.acknowledged()[-1] == (1, -1, [])
+    assert cluster.asked[-1][1].member_epoch == -1
+
+
 def test_no_broker_is_waited_for_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Time()
     with pytest.MonkeyPatch.context() as patch:

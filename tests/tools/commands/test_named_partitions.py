@@ -118,3 +118,15 @@ def test_a_read_of_a_partition_without_a_leader_ends_at_once(
         assert main(["consume", "dead", *words, *at]) == 1
         assert capsys.readouterr().err == "pykbroker: dead-1 has no leader: see `pykbroker topics describe dead`\n"
     assert main(["consume", "dead", "-p", "0", *at]) == 0
+
+
+def test_a_reset_of_a_share_group_speaks_of_its_start(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    broker.create_topic("jobs", partitions=1)
+    words = ["groups", "reset", "workers", "--share", "-b", broker.bootstrap_servers]
+    assert main([*words, "--topic", "jobs:0,x", "--to-latest"]) == 1
+    assert capsys.readouterr().err.strip() == "pykbroker: jobs:0,x names no partitions: 'x' is no number"
+    assert main([*words, "--topic", "jobs", "--shift-by", "1"]) == 1
+    said = "pykbroker: The group has no offset in jobs-0 yet, so there is nothing to shift"
+    assert capsys.readouterr().err.strip() == said
+    assert main([*words, "--topic", "jobs", "--to-latest"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["TOPIC", "PARTITION", "START", "NEW", "OFFSET"]

@@ -223,6 +223,12 @@ def ended(tool: str, words: Sequence[str]) -> int:
         ([*AT, "--group", "a", "--command-property", "group.id=b"], "Detected group ids: 'a', 'b'"),
         ([*AT, "--formatter", "com.example.Mine"], "it names a Java class"),
         ([*AT, "--command-property", "max.poll.records=x"], "Invalid value x for configuration max.poll.records"),
+        (
+            [*AT, "--command-property", "max.poll.records=0"],
+            "Invalid value 0 for configuration max.poll.records: Value must be at least 1",
+        ),
+        ([*AT, "--group", ""], "The group must not be empty."),
+        ([*AT[:2], "--topic", ""], "The topic must not be empty."),
         ([*AT, "--max-messages", "x"], "Cannot parse argument 'x' of option max-messages"),
     ],
 )
@@ -295,6 +301,17 @@ def test_a_refused_acknowledgement_is_an_event(capsys: pytest.CaptureFixture[str
     (event,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (event["count"], event["success"], event["error"]) == (2, False, "late")
     assert events.count == 0
+
+
+def test_the_properties_of_the_verifiable_consumer(tmp_path: Path) -> None:
+    words = ["--bootstrap-server", "h:1", "--topic", "t", "--group-id", "g"]
+    parser = verifiable_share_consumer._parser()
+    found = verifiable_share_consumer.properties_of(parser.parse_args(words))
+    assert found == {"group.id": "g", "client.id": "consumer-g-1"}
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=mine\n")
+    found = verifiable_share_consumer.properties_of(parser.parse_args([*words, "--command-config", str(file)]))
+    assert found["client.id"] == "mine"
 
 
 def test_what_the_verifiable_consumer_refuses(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
