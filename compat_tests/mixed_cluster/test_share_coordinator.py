@@ -166,17 +166,6 @@ class SharePartition:
     def kept(self) -> Kept:
         """Return the state at its coordinator."""
         node = self.coordinator()
-        read = self._ask(
-            node,
-            reading.ReadShareGroupStateRequest(
-                group_id=self.group,
-                topics=[
-                    reading.ReadStateData(
-                        topic_id=self.topic_id, partitions=[reading.PartitionData(partition=0, leader_epoch=-1)]
-                    )
-                ],
-            ),
-        )
         short = self._ask(
             node,
             summing.ReadShareGroupStateSummaryRequest(
@@ -184,6 +173,19 @@ class SharePartition:
                 topics=[
                     summing.ReadStateSummaryData(
                         topic_id=self.topic_id, partitions=[summing.PartitionData(partition=0, leader_epoch=-1)]
+                    )
+                ],
+            ),
+        )
+        read = self._ask(
+            node,
+            reading.ReadShareGroupStateRequest(
+                group_id=self.group,
+                topics=[
+                    reading.ReadStateData(
+                        topic_id=self.topic_id,
+                        # It fences nobody.
+                        partitions=[reading.PartitionData(partition=0, leader_epoch=short.leader_epoch)],
                     )
                 ],
             ),

@@ -6,9 +6,11 @@ the offset up to which the log is redundant. Not responsible for finding the par
 
 The rules:
 
-* A request whose leader epoch or state epoch is lower than that of any record is fenced. A higher one passes. -1 is not
-  checked.
+* A request whose leader epoch or state epoch is lower than that of any record is fenced. A higher one passes. A
+  negative one is an invalid request, as in Apache Kafka 4.4; 4.3 does not check it then.
 * Only a read raises the leader epoch, by a record of its own, so that an older leader is fenced from then on.
+* The start offset never falls by a write. A write behind it leaves the count of delivered records, and one with the
+  same start never lowers the count. So a write that comes late, or twice, takes nothing back.
 * A write is an update, or a snapshot of everything once `updates_per_snapshot` updates have been written. Only such a
   snapshot begins the count anew; those of an initialisation and of a cold share partition do not.
 * Initialising replaces the state. A share partition that was never initialised can be neither read nor written.
@@ -35,7 +37,6 @@ from pykbroker.coordinator.share.records import (
 )
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.coordinator.share.share_state import (
-    NO_EPOCH,
     KeptState,
     ShareState,
     StateUpdate,
@@ -44,12 +45,14 @@ from pykbroker.coordinator.share.share_state import (
     initial_state,
     next_snapshot,
 )
-from pykbroker.coordinator.share.state_batches import NO_START, PersistedBatch, merged
+from pykbroker.coordinator.share.state_batches import PersistedBatch, merged
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.share.share_snapshot import ShareSnapshotValue
 from pykbroker_wire.stored.share.share_update import ShareUpdateKey, ShareUpdateValue
 
 _NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
+_NEGATIVE_LEADER_EPOCH: Final = "The leader epoch cannot be a negative number."
+_NEGATIVE_STATE_EPOCH: Final = "The state epoch cannot be a negative number."
 _WRITTEN_BEFORE_INITIALISED: Final = "Write operation on uninitialized share partition not allowed."
 _READ_BEFORE_INITIALISED: Final = "Read operation on uninitialized share partition not allowed."
 
@@ -104,8 +107,10 @@ class ShareStateShard:
         """Replace the state, or begin one."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
+        if state_epoch < 0:
+            return _invalid(_NEGATIVE_STATE_EPOCH)
         kept = self.states.get(key)
-        if kept is not None and state_epoch != NO_EPOCH and kept.state_epoch > state_epoch:
+        if kept is not None and kept.state_epoch > state_epoch:
             return _refused(ErrorCode.FENCED_STATE_EPOCH)
         if not self._exists(key):
             return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -118,12 +123,16 @@ class ShareStateShard:
         result.count(CountedEvent.SHARE_STATE_WRITE)
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
+        if wanted.leader_epoch < 0:
+            return _invalid(_NEGATIVE_LEADER_EPOCH)
+        if wanted.state_epoch < 0:
+            return _invalid(_NEGATIVE_STATE_EPOCH)
         kept = self.states.get(key)
         if kept is None:
             return _invalid(_WRITTEN_BEFORE_INITIALISED)
-        if wanted.leader_epoch != NO_EPOCH and kept.leader_epoch > wanted.leader_epoch:
+        if kept.leader_epoch > wanted.leader_epoch:
             return _refused(ErrorCode.FENCED_LEADER_EPOCH)
-        if wanted.state_epoch != NO_EPOCH and kept.state_epoch > wanted.state_epoch:
+        if kept.state_epoch > wanted.state_epoch:
             return _refused(ErrorCode.FENCED_STATE_EPOCH)
         if not self._exists(key):
             return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -131,18 +140,20 @@ class ShareStateShard:
         return _DONE
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateOutcome:
-        """Answer with the state, and fence all leaders before this one. `leader_epoch` -1 fences none."""
+        """Answer with the state, and fence all leaders before this one."""
         if key.partition < 0:
             return _invalid(_NEGATIVE_PARTITION)
+        if leader_epoch < 0:
+            return _invalid(_NEGATIVE_LEADER_EPOCH)
         kept = self.states.get(key)
         if kept is None:
             return _invalid(_READ_BEFORE_INITIALISED)
-        if leader_epoch != NO_EPOCH and kept.leader_epoch > leader_epoch:
+        if kept.leader_epoch > leader_epoch:
             return _refused(ErrorCode.FENCED_LEADER_EPOCH)
         if not self._exists(key):
             return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         state = kept.state
-        if leader_epoch not in (NO_EPOCH, kept.leader_epoch):
+        if leader_epoch != kept.leader_epoch:
             result.count(CountedEvent.SHARE_STATE_WRITE)
             same = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, [])
             self._write(key, kept, leader_epoch, same, now_ms, result)
@@ -180,12 +191,12 @@ class ShareStateShard:
         result: Result,
     ) -> None:
         state = kept.state
-        start = wanted.start_offset
-        if kept.updates >= self._updates_per_snapshot and start == NO_START:
-            start = state.start_offset
-        update = StateUpdate(
-            state.snapshot_epoch, leader_epoch, start, wanted.delivery_complete_count, merged((), wanted.batches, start)
-        )
+        start, count = max(wanted.start_offset, state.start_offset), wanted.delivery_complete_count
+        if wanted.start_offset < state.start_offset:
+            count = state.delivery_complete_count
+        elif wanted.start_offset == state.start_offset:
+            count = max(count, state.delivery_complete_count)
+        update = StateUpdate(state.snapshot_epoch, leader_epoch, start, count, merged((), wanted.batches, start))
         if kept.updates >= self._updates_per_snapshot:
             self._add(key, snapshot_record(key, next_snapshot(state, update, now_ms)), result)
         else:

@@ -41,7 +41,7 @@ NOT_COMMITTED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 some_key = st.sampled_from([KEYS[0], KEYS[0], *KEYS])
 #: Most requests are not fenced.
-epochs = st.sampled_from([-1, -1, -1, -1, 1, 2, 3])
+epochs = st.sampled_from([-1, 0, 1, 2, 3, 4, 4, 4, 4])
 starts = st.sampled_from([-1, -1, 0, 2, 5, 9])
 some_batches = st.lists(
     st.builds(
@@ -128,7 +128,9 @@ class Life(RuleBasedStateMachine):
 
     def expect_initialize(self, key: SharePartitionKey, state_epoch: int, start: int) -> ErrorCode:
         before = self.expected.get(key)
-        if before is not None and state_epoch != -1 and state_epoch < before.newest_state():
+        if state_epoch < 0:
+            return ErrorCode.INVALID_REQUEST
+        if before is not None and state_epoch < before.newest_state():
             return ErrorCode.FENCED_STATE_EPOCH
         if key.partition >= self.topics.get(key.topic_id, 0):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -143,13 +145,13 @@ class Life(RuleBasedStateMachine):
         self.snapshot(key, after)
         return ErrorCode.NONE
 
-    def refusal(self, key: SharePartitionKey, leader_epoch: int, state_epoch: int) -> ErrorCode:
+    def refusal(self, key: SharePartitionKey, leader_epoch: int, state_epoch: int | None) -> ErrorCode:
         expected = self.expected.get(key)
-        if expected is None:
+        if expected is None or leader_epoch < 0 or (state_epoch is not None and state_epoch < 0):
             return ErrorCode.INVALID_REQUEST
-        if leader_epoch != -1 and leader_epoch < expected.newest_leader():
+        if leader_epoch < expected.newest_leader():
             return ErrorCode.FENCED_LEADER_EPOCH
-        if state_epoch != -1 and state_epoch < expected.newest_state():
+        if state_epoch is not None and state_epoch < expected.newest_state():
             return ErrorCode.FENCED_STATE_EPOCH
         if key.partition >= self.topics.get(key.topic_id, 0):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -158,9 +160,10 @@ class Life(RuleBasedStateMachine):
     def apply(self, key: SharePartitionKey, wanted: StateWrite, leader_epoch: int) -> None:
         expected = self.expected[key]
         expected.leader_epoch = leader_epoch
-        if wanted.start_offset != -1:
-            expected.start = wanted.start_offset
-        expected.complete = wanted.delivery_complete_count
+        if wanted.start_offset > expected.start:
+            expected.start, expected.complete = wanted.start_offset, wanted.delivery_complete_count
+        elif wanted.start_offset == expected.start:
+            expected.complete = max(expected.complete, wanted.delivery_complete_count)
         for batch in wanted.batches:
             for offset in range(batch.first, batch.last + 1):
                 at = (batch.delivery_count, batch.delivery_state)
@@ -229,7 +232,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(key=some_key, leader_epoch=epochs, turn=st.booleans())
     def read(self, key: SharePartitionKey, leader_epoch: int, turn: bool) -> None:
-        code = self.refusal(key, leader_epoch, -1)
+        code = self.refusal(key, leader_epoch, None)
         shown: ShareState | None = None
 
         def judge(found: Any) -> None:
@@ -251,7 +254,7 @@ class Life(RuleBasedStateMachine):
                 expected.created,
                 expected.written,
             )
-            if leader_epoch not in (-1, expected.newest_leader()):
+            if leader_epoch != expected.newest_leader():
                 self.apply(key, StateWrite(-1, leader_epoch, expected.start, expected.complete, []), leader_epoch)
         self.when(self.bench.service.read(GROUP, [(key.topic_id, key.partition, leader_epoch)]), judge)
         if turn:
@@ -428,6 +431,14 @@ class WriteRaisesTheLeaderEpoch(ShareStateShard):
         return answer
 
 
+class AWriteMovesTheStartBack(ShareStateShard):
+    def write(self, key: SharePartitionKey, wanted: StateWrite, now_ms: int, result: Result) -> StateOutcome:
+        answer = super().write(key, wanted, now_ms, result)
+        if not answer.code and wanted.start_offset >= 0:
+            result.records[-1].value.start_offset = wanted.start_offset  # type: ignore[union-attr]
+        return answer
+
+
 class ReadFencesNoLeader(ShareStateShard):
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int, result: Result) -> StateOutcome:
         return super().read(key, leader_epoch, now_ms, Result())
@@ -509,6 +520,7 @@ def the_newest_batch_holds(so_far: Any, new: Any, start: int) -> tuple[Persisted
 
 BUGS: list[type[ShareStateShard]] = [
     WriteRaisesTheLeaderEpoch,
+    AWriteMovesTheStartBack,
     ReadFencesNoLeader,
     EachSnapshotBeginsTheCount,
     SnapshotForgetsTheEpochs,

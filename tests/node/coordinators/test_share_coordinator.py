@@ -101,7 +101,7 @@ class Leader:
         topics = [module.WriteStateData(topic_id=self.topic_id, partitions=[data])]
         return await self.ask(module.WriteShareGroupStateRequest(group_id=self.group, topics=topics), version)
 
-    async def read(self, leader_epoch: int = -1) -> Any:
+    async def read(self, leader_epoch: int = 0) -> Any:
         module = read_share_group_state
         data = module.PartitionData(partition=self.partition, leader_epoch=leader_epoch)
         topics = [module.ReadStateData(topic_id=self.topic_id, partitions=[data])]
@@ -192,9 +192,14 @@ def test_the_life_of_a_share_partition(play: Play) -> None:
         read = await leader.read()
         assert batches(read) == [(3, 3, 0, 1), (4, 5, 2, 1), (6, 7, 0, 1), (8, 12, 4, 2)]
         assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 3, 5)
-        # In version 0 the count is unknown.
-        assert (await leader.write(state_epoch=2, version=0)).error_code == ErrorCode.NONE
-        assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 3, -1)
+        # A write behind the start moves nothing back, and one at the start never lowers the count.
+        assert (await leader.write(1, [(2, 3, 2, 1)], state_epoch=2, complete=9)).error_code == ErrorCode.NONE
+        assert (await leader.write(3, state_epoch=2, complete=4)).error_code == ErrorCode.NONE
+        assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 3, 5)
+        assert batches(await leader.read())[0] == (3, 5, 2, 1)
+        # In version 0 the count of a new start is unknown.
+        assert (await leader.write(4, state_epoch=2, version=0)).error_code == ErrorCode.NONE
+        assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 4, -1)
 
         # An administrator sets an offset: the state begins anew.
         assert (await leader.initialize(state_epoch=5, start=7)).error_code == ErrorCode.NONE
@@ -202,7 +207,7 @@ def test_the_life_of_a_share_partition(play: Play) -> None:
         assert batches(await leader.read()) == []
         assert (await leader.delete()).error_code == ErrorCode.NONE
         assert summary_of(await leader.summary()) == (ErrorCode.NONE, 0, 0, -1, -1)
-        assert kinds(sim) == "SUUUST"
+        assert kinds(sim) == "SUUUUUST"
 
     play(scenario)
 
@@ -221,8 +226,15 @@ def test_older_epochs_are_fenced(play: Play) -> None:
         assert (await leader.write(leader_epoch=3, state_epoch=3)).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert (await leader.write(leader_epoch=4, state_epoch=2)).error_code == ErrorCode.FENCED_STATE_EPOCH
         assert (await leader.initialize(state_epoch=2)).error_code == ErrorCode.FENCED_STATE_EPOCH
-        # Epoch -1 is not checked.
-        assert (await leader.write(leader_epoch=-1, state_epoch=-1)).error_code == ErrorCode.NONE
+        for answer, name in (
+            (await leader.read(leader_epoch=-1), "leader"),
+            (await leader.write(leader_epoch=-1, state_epoch=-1), "leader"),
+            (await leader.write(leader_epoch=4, state_epoch=-1), "state"),
+            (await leader.initialize(state_epoch=-1), "state"),
+        ):
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert answer.error_message == f"The {name} epoch cannot be a negative number."
+        assert kinds(sim) == "SUU"
         assert summary_of(await leader.summary())[:3] == (ErrorCode.NONE, 3, 4)
         # The fence holds when the state begins anew, and after a restart.
         assert (await leader.initialize(state_epoch=4)).error_code == ErrorCode.NONE

@@ -74,7 +74,7 @@ def test_a_killed_coordinator_loses_nothing(tmp_path: Path) -> None:
         assert ask(trio, node, begin).error_code == ErrorCode.NONE
 
         def read(node: int) -> tuple[int, int, list[tuple[int, int, int, int]]]:
-            data = reading.PartitionData(partition=0, leader_epoch=-1)
+            data = reading.PartitionData(partition=0, leader_epoch=0)
             found = ask(
                 trio,
                 node,
