@@ -224,15 +224,17 @@ class AskedCluster:
 
     def settled(self, attempt: Callable[[], T]) -> T:
         """Call `attempt` until it returns. Raises its AskFailed if the error is not retriable, if the time is over, or
-        after `give_up`."""
+        after `give_up`. A coordinator that has left the cluster is looked for again."""
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             try:
                 return attempt()
             except AskFailed as error:
-                if not error.retriable or self._gives_up or time.monotonic() >= deadline:
-                    raise
+                names_gone = bool(self._coordinators) and error.code == ErrorCode.BROKER_NOT_AVAILABLE
+                # A caller that asks again itself needs the new coordinator, too.
                 self._coordinators.clear()
+                if not (error.retriable or names_gone) or self._gives_up or time.monotonic() >= deadline:
+                    raise
                 if error.code == ErrorCode.NETWORK_EXCEPTION:
                     self._forget_connections()
                     # A node that has died leaves the list when the controller fences it.

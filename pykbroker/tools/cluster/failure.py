@@ -57,8 +57,9 @@ class AskFailed(Exception):
 
     @property
     def passes(self) -> bool:
-        """True if a client that waits without an end asks again: for a retriable error, and when time is over."""
-        return self.retriable or self.name == _TIMEOUT
+        """True if a client that waits without an end asks again: for a retriable error, when time is over, and for a
+        broker that has left the cluster."""
+        return self.retriable or self.name == _TIMEOUT or self.code == ErrorCode.BROKER_NOT_AVAILABLE
 
     def __str__(self) -> str:
         return str(self.args[0])

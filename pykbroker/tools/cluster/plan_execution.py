@@ -29,7 +29,6 @@ Connect = Callable[[Sequence[str]], AskedCluster]
 
 _ASK_AGAIN_SECONDS: Final = 0.25
 _RECONNECT_SECONDS: Final = 30.0
-_PASSING: Final = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, None)
 _SHOWN: Final = 5
 #: A run stops only if its marks are missing this many times in a row, because a broker may apply them late.
 _MISSED: Final = 4
@@ -306,7 +305,7 @@ class PlanExecution:
             try:
                 return question(self._cluster)
             except AskFailed as error:
-                if not (error.retriable or error.code in _PASSING) or time.monotonic() > until:
+                if not error.passes or time.monotonic() > until:
                     raise
             self._cluster.close()
             time.sleep(_ASK_AGAIN_SECONDS)

@@ -48,6 +48,8 @@ _SESSION_LOST: Final = frozenset(
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
         ErrorCode.NETWORK_EXCEPTION,
+        # The broker has left the cluster, and its sessions with it.
+        ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
 _JOIN_AGAIN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})

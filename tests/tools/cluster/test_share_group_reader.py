@@ -140,6 +140,27 @@ def reader(
     return ShareGroupReader(cluster, WantedShare("g", ["t"], kind, count=count, follows=follows), on_acknowledged)
 
 
+class Time:
+    """A clock that only `sleep` and fetches advance."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
+    monkeypatch.setattr(share_group_reader, "time", clock)
+    return clock
+
+
 def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for() -> None:
     cluster = Scripted({0: 1, 1: 2})
     cluster.fetched = {1: [[partition(0, 0, 4)]], 2: [[partition(1, 7, 8, 3)]]}
@@ -180,6 +201,33 @@ def test_a_lost_session_begins_again() -> None:
     cluster.fetched = {1: [[], [], lost, no_connection("gone"), [partition(0, 0, 0)]]}
     assert next(reader(cluster).batches())
     assert cluster.fetch_epochs(1) == [0, 1, 2, 0, 0]
+
+
+def test_a_broker_that_left_the_cluster_has_lost_its_session() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [failed(ErrorCode.BROKER_NOT_AVAILABLE), [partition(0, 0, 0)]]}
+    assert next(reader(cluster).batches())
+    assert cluster.fetch_epochs(1) == [0, 0]
+
+
+def test_a_coordinator_that_left_the_cluster_is_looked_for_again(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_cluster, "time", clock)
+    cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
+    cluster._coordinators = {(0, "g"): COORDINATOR}
+
+    def attempt() -> str:
+        if cluster._coordinators:
+            raise failed(ErrorCode.BROKER_NOT_AVAILABLE)
+        return "found"
+
+    assert cluster.settled(attempt) == "found"
+
+    def has_no_coordinator() -> None:
+        raise failed(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    with pytest.raises(AskFailed, match="cannot be reached"):
+        cluster.settled(has_no_coordinator)
+    assert clock.now < 1001
 
 
 def test_a_moved_leader_is_found_and_the_old_session_is_closed() -> None:
@@ -238,27 +286,6 @@ def test_a_read_that_does_not_follow_ends_when_it_is_stopped() -> None:
     share.stop()
     assert list(batches) == []
     assert cluster.acknowledged() == [(1, 1, [(0, 0, [ACCEPT])])]
-
-
-class Time:
-    """A clock that only `sleep` and fetches advance."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        self.now += 0.01
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
-    clock = Time()
-    monkeypatch.setattr(share_group_reader, "time", clock)
-    return clock
 
 
 def test_a_member_that_loses_its_partitions_late_waits_for_others(clock: Time) -> None:
@@ -355,7 +382,9 @@ def test_a_node_may_be_gone_by_the_question_for_leaders(monkeypatch: pytest.Monk
     assert [one.topic for one in next(reader(cluster).batches())] == ["t"]
 
 
-@pytest.mark.parametrize("error", [no_connection("gone"), timed_out("late"), NoAnswer("silent")])
+@pytest.mark.parametrize(
+    "error", [no_connection("gone"), timed_out("late"), NoAnswer("silent"), failed(ErrorCode.BROKER_NOT_AVAILABLE)]
+)
 def test_a_member_that_shows_pauses_waits_for_brokers(
     error: AskFailed, clock: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
