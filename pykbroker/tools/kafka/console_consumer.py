@@ -205,6 +205,7 @@ class _Reading:
     def _print_all(self, text: RecordText) -> int:
         status = 0
         out = sys.stdout.buffer
+        is_well = False
         try:
             for record in self._records():
                 try:
@@ -218,6 +219,7 @@ class _Reading:
                         None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)
                     )
                     print(f"INFO CreateTime:{record.timestamp}, key:{key}, value:{value}", file=sys.stderr)
+            is_well = True
         except BrokenPipeError:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
         except Exception as error:  # noqa: BLE001  # as Apache Kafka's tool: said, and the consumer is closed
@@ -225,7 +227,8 @@ class _Reading:
             say_error(error, _NAME)
             status = 1
         finally:
-            self._consumer.close()
+            # Records of the last poll may not be printed, and the positions are after all of them.
+            self._consumer.close(autocommit=is_well)
         return status
 
     def _records(self) -> Iterator[Any]:
