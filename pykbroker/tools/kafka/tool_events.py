@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 import threading
 import time
 
@@ -11,7 +14,9 @@ _printing = threading.Lock()
 
 def print_event(name: str, **fields: object) -> None:
     """Print one line as Jackson writes it: the time comes first, and there are no blanks. A lock keeps the lines of
-    threads apart."""
+    threads apart. Raises OSError if there is no standard output, because nothing may count as reported then."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
     line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
     with _printing:

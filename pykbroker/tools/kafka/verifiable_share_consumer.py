@@ -74,7 +74,7 @@ def _read(given: argparse.Namespace, pattern: Sequence[str]) -> int:
             if given.offset_reset_strategy:
                 _set_strategy(given, stopped)
             _consume(reader, events, given.max_messages)
-        except (AskFailed, ValueError) as error:
+        except AskFailed as error:
             print("ERROR Error during processing, terminating share consumer process: ", file=sys.stderr)
             say_error(error, _NAME)
     print_event("shutdown_complete")
@@ -90,12 +90,12 @@ def properties_of(given: argparse.Namespace) -> dict[str, str]:
 
 
 def _set_strategy(given: argparse.Namespace, stopped: StopSignals) -> None:
-    """Store where the group begins in partitions that it has not read yet. Raises AskFailed, ValueError."""
+    """Store where the group begins in partitions that it has not read yet. Raises AskFailed."""
     from pykbroker.tools.cluster import configs
 
     strategy = given.offset_reset_strategy.lower()
     if strategy not in _STRATEGIES:
-        raise ValueError(f"Unknown share auto offset reset strategy: {strategy}")
+        raise AskFailed(f"Unknown share auto offset reset strategy: {strategy}", "java.lang.IllegalArgumentException")
     with reached(given.bootstrap_server, given.command_config) as cluster:
         stopped.also(cluster.give_up)
         configs.alter(cluster, (configs.ResourceKind.GROUP, given.group_id), configs.changes_of({_RESET: strategy}))

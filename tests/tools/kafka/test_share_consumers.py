@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,12 @@ from pykbroker.tools.cluster.delivered_records import DeliveredRecord
 from pykbroker.tools.cluster.failure import AskFailed, failed
 from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
 from pykbroker.tools.cluster.share_member_session import REJECT, RELEASE
-from pykbroker.tools.kafka import console_share_consumer, share_consumer_perf_test, verifiable_share_consumer
+from pykbroker.tools.kafka import (
+    console_share_consumer,
+    share_consumer_perf_test,
+    tool_share_member,
+    verifiable_share_consumer,
+)
 from pykbroker.tools.kafka.__main__ import main
 from pykbroker.tools.kafka.console_share_consumer import OPTIONS, consumer_properties
 from pykbroker.tools.kafka.java_dates import date_format
@@ -118,6 +124,9 @@ class Scripted(ShareGroupReader):
 
     def acknowledge_as(self, record: DeliveredRecord, kind: int) -> None:
         self.chosen[record.offset] = kind
+
+    def acknowledge(self) -> None:
+        pass
 
 
 def records(*values: bytes) -> list[DeliveredRecord]:
@@ -292,6 +301,30 @@ def test_records_are_acknowledged_by_a_pattern(broker: Broker, queue: str, capsy
     assert main(["console-share-consumer", *at(broker), "--topic", queue, "--group", queue, "--max-messages", "2"]) == 0
     assert capsys.readouterr().err == "Processed a total of 2 messages\n"
     assert lag(broker, queue) == 0
+
+
+@pytest.mark.parametrize("output", ["narrow", "none"])
+def test_an_event_that_cannot_be_printed_ends_the_tool(
+    output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[str] = []
+
+    @contextmanager
+    def member(*_: object) -> Iterator[Scripted]:
+        try:
+            yield Scripted(records("\u00e9".encode()))
+            ends.append("well")
+        except BaseException as error:
+            ends.append(type(error).__name__)
+            raise
+
+    monkeypatch.setattr(tool_share_member, "share_member", member)
+    with open("/dev/null", "w", encoding="ascii") as narrow:
+        monkeypatch.setattr(sys, "stdout", narrow if output == "narrow" else None)
+        assert main(["verifiable-share-consumer", *AT, "--group-id", "g", "--verbose"]) == 1
+    said = {"narrow": ("UnicodeEncodeError", "can't encode"), "none": ("OSError", "Bad file descriptor")}[output]
+    assert ends == [said[0]]
+    assert said[1] in capsys.readouterr().err
 
 
 def test_a_refused_acknowledgement_is_an_event(capsys: pytest.CaptureFixture[str]) -> None:
