@@ -129,10 +129,10 @@ class ShareGroupReader:
         """Yield batches of records, each of one broker. A batch is acknowledged before the next one is requested."""
         try:
             yield from self._batches()
-        except AskFailed:
-            # The caller has not got what the failed request may have delivered.
+        except Exception as error:
+            # The caller has not got what was delivered before the failure.
             self._delivered = None
-            if not self._is_stopped:
+            if not (self._is_stopped and isinstance(error, AskFailed)):
                 raise
 
     def _batches(self) -> Iterator[list[DeliveredRecord]]:

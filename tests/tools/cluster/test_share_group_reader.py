@@ -40,7 +40,7 @@ class Scripted(AskedCluster):
         self.fetched: dict[int, list[Fetched]] = {}
         self.acknowledgement_error = 0
         self.heartbeat_error = 0
-        self.metadata_error: AskFailed | None = None
+        self.metadata_error: Exception | None = None
         self.serves: dict[int, tuple[int, int]] = {ApiKey.SHARE_FETCH: (1, 2)}
         #: node and message of each request but for metadata
         self.asked: list[tuple[int | None, Any]] = []
@@ -350,17 +350,18 @@ def test_records_of_an_answer_whose_read_was_stopped_are_not_acknowledged() -> N
     assert cluster.acknowledged() == [(1, -1, [])]
 
 
-def test_records_are_not_acknowledged_if_the_leaders_of_others_cannot_be_found() -> None:
+@pytest.mark.parametrize("error", [failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED), ValueError("a defect")])
+def test_records_are_not_acknowledged_if_the_leaders_of_others_cannot_be_found(error: Exception) -> None:
     cluster = Scripted({0: 1, 1: 1})
 
     def moves() -> list[share_fetch.PartitionData]:
-        cluster.metadata_error = failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        cluster.metadata_error = error
         moved = share_fetch.PartitionData(partition_index=1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return [partition(0, 0, 4), moved]
 
     cluster.fetched = {1: [moves]}
     share = reader(cluster)
-    with pytest.raises(AskFailed, match="Topic authorization failed"):
+    with pytest.raises(type(error), match=str(error)):
         next(share.batches())
     share.close()
     assert cluster.acknowledged() == [(1, -1, [])]
