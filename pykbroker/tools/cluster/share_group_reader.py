@@ -181,13 +181,16 @@ class ShareGroupReader:
 
     def close(self, *, printed_all: bool = True) -> None:
         """Close the sessions and leave the group. `printed_all`: False if the last batch was not printed, so that its
-        records are released and come again."""
+        records are released and come again. A KeyboardInterrupt ends this at once."""
         self._cluster.give_up()
         try:
             if printed_all:
                 self.acknowledge()
-        finally:
+        except Exception:
             # The caller may be unable to print the result of the acknowledgement.
+            self._leave()
+            raise
+        else:
             self._leave()
 
     def _leave(self) -> None:

@@ -27,8 +27,9 @@ def share_member(
     properties: Mapping[str, str], bootstrap: str, wanted: WantedShare, on_acknowledged: OnAcknowledged
 ) -> Iterator[ShareGroupReader]:
     """Yield a member for the block. At the end it acknowledges its last batch, and releases all other records. After an
-    error it acknowledges nothing more. A property that has no effect is named on standard error. Raises ConfigError,
-    NotServed and OSError, and ValueError for an empty group or topic.
+    error it acknowledges nothing more, and after a KeyboardInterrupt it does not even leave the group. A property that
+    has no effect is named on standard error. Raises ConfigError, NotServed and OSError, and ValueError for an empty
+    group or topic.
 
     `properties`: of a Java consumer; `bootstrap`: HOST:PORT,... of the brokers; `wanted`: the group, the topics and the
     limit. The member yields empty batches while nothing comes, also while no broker answers.
@@ -56,9 +57,13 @@ def share_member(
     settings = replace(settings_of(properties, bootstrap), timeout_ms=_QUESTION_MS)
     with AskedCluster(settings) as cluster:
         reader = ShareGroupReader(cluster, wanted, on_acknowledged)
-        is_well = False
         try:
             yield reader
-            is_well = True
-        finally:
-            reader.close(printed_all=is_well)
+        except KeyboardInterrupt:
+            # The user does not want to wait for brokers. They release the records when the connections end.
+            raise
+        except BaseException:
+            reader.close(printed_all=False)
+            raise
+        else:
+            reader.close()

@@ -35,6 +35,7 @@ class Scripted(AskedCluster):
     """A cluster of brokers that answer fetches with `fetched[node]`, and everything else at once."""
 
     def __init__(self, leaders: Mapping[int, int]) -> None:
+        self._gives_up = False
         self.leaders = dict(leaders)
         self.assigned = sorted(leaders)
         self.fetched: dict[int, list[Fetched]] = {}
@@ -427,19 +428,23 @@ def test_records_are_delivered_if_the_leaders_of_others_are_found_later() -> Non
     assert cluster.acknowledged()[0] == (1, 1, [(0, 4, [ACCEPT])])
 
 
-def test_a_member_leaves_even_if_its_caller_cannot_print_the_last_result() -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt])
+def test_a_member_leaves_if_its_caller_cannot_print_the_last_result_but_not_at_an_interrupt(
+    error: type[BaseException],
+) -> None:
     cluster = Scripted({0: 1})
     cluster.fetched = {1: [[partition(0, 0, 0)]]}
 
-    def closed(place: PartitionName, offsets: Sequence[int], error: AskFailed | None) -> None:
-        raise BrokenPipeError
+    def closed(place: PartitionName, offsets: Sequence[int], failure: AskFailed | None) -> None:
+        raise error
 
     share = ShareGroupReader(cluster, WantedShare("g", ["t"], ACCEPT), closed)
     assert next(share.batches())
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(error):
         share.close()
-    assert cluster.acknowledged()[-1] == (1, -1, [])
-    assert cluster.asked[-1][1].member_epoch == -1
+    leaves = error is BrokenPipeError
+    assert (cluster.acknowledged()[-1] == (1, -1, [])) is leaves
+    assert (getattr(cluster.asked[-1][1], "member_epoch", None) == -1) is leaves
 
 
 def test_no_broker_is_waited_for_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,6 +466,9 @@ def test_requests_after_the_end_have_little_time() -> None:
         assert cluster._limited(30_000) == 30_000
         cluster.give_up()
         assert 4000 < cluster._limited(30_000) <= 5000
+        clock.now += 3
+        cluster.give_up()
+        assert cluster._limited(30_000) <= 2000
         clock.now += 60
         assert cluster._limited(30_000) == 1000
 

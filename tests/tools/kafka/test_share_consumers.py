@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from pykbroker.tools.cluster import share_groups
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
 from pykbroker.tools.cluster.delivered_records import DeliveredRecord
 from pykbroker.tools.cluster.failure import AskFailed, failed
-from pykbroker.tools.cluster.share_group_reader import ShareGroupReader
-from pykbroker.tools.cluster.share_member_session import REJECT, RELEASE
+from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
+from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT, RELEASE
 from pykbroker.tools.kafka import (
     console_share_consumer,
     share_consumer_perf_test,
@@ -64,6 +64,28 @@ def lag(broker: Broker, group: str) -> int | None:
         found = share_groups.positions(cluster, group)[group, 0]
     assert not isinstance(found, AskFailed)
     return found.lag
+
+
+@pytest.mark.parametrize(
+    ("error", "closed"), [(None, [True]), (ValueError, [False]), (SystemExit, [False]), (KeyboardInterrupt, [])]
+)
+def test_the_end_of_a_member(
+    error: type[BaseException] | None, closed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def close(self: ShareGroupReader, *, printed_all: bool = True) -> None:
+        seen.append(printed_all)
+
+    monkeypatch.setattr(ShareGroupReader, "close", close)
+    wanted = WantedShare("g", ["t"], ACCEPT)
+    with (
+        suppress(*([error] if error else [])),
+        tool_share_member.share_member({"group.id": "g"}, "localhost:1", wanted, lambda *_: None),
+    ):
+        if error is not None:
+            raise error
+    assert seen == closed
 
 
 # -- the console ------------------------------------------------------------------------------------------------------
