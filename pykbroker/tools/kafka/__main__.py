@@ -55,11 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A shell can start a tool without a standard output, and Python then has none.
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the pipe has closed it.
-        from pykbroker.tools.kafka.lost_output import drop_output
+    except OSError as error:
+        # The reader of the pipe has closed it, or the disk is full.
+        from pykbroker.tools.kafka.lost_output import finish_output
+        from pykbroker.tools.kafka.reach import said_of
 
-        drop_output()
+        finish_output()
+        if not isinstance(error, BrokenPipeError):
+            print(said_of(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

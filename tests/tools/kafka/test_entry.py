@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pykbroker.tools.kafka import topics
 from pykbroker.tools.kafka.__main__ import TOOLS, main
 from tests.parsed import parsed
 
@@ -49,6 +51,26 @@ def test_no_tool_imports_a_client_before_it_has_read_its_options() -> None:
     for path in heads:
         top = [node for node in parsed(path).body if type(node).__name__ == "ImportFrom"]
         assert not [node for node in top if getattr(node, "module", "") in late], path.name
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "run", lambda words: print("a line"))
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["topics"]) == 1
+    assert capsys.readouterr().err == "[Errno 28] No space left on device\n"
+
+
+def test_another_failure_of_the_system_keeps_the_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(words: Sequence[str]) -> int:
+        print("a line")
+        raise FileNotFoundError(2, "No such file or directory", "plan.json")
+
+    monkeypatch.setattr(topics, "run", run)
+    assert main(["topics"]) == 1
+    assert capsys.readouterr() == ("a line\n", "plan.json\n")
 
 
 @pytest.mark.parametrize(
