@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, no_connection, unsupported
-from pykbroker.tools.cluster.node_connection import NodeConnection, R, UserRefused
+from pykbroker.tools.cluster.node_connection import CertificateRefused, NodeConnection, R, UserRefused
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.primitives import TopLevel
@@ -82,6 +82,12 @@ class AskedNode:
             return work(time.monotonic() + timeout_ms / 1000)
         except UserRefused as error:
             raise AskFailed(str(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
+        except CertificateRefused as error:
+            # Unlike a node that cannot be reached, this does not pass.
+            raise AskFailed(
+                f"{self.address} cannot be reached: {error}",
+                "org.apache.kafka.common.errors.SslAuthenticationException",
+            ) from None
         except TimeoutError:
             raise NoAnswer(f"{self.address} does not answer: no answer within {timeout_ms} ms") from None
         except DecodeError as error:

@@ -43,11 +43,15 @@ class UserRefused(Exception):
     """The node does not accept the user. The text is the node's."""
 
 
+class CertificateRefused(Exception):
+    """This client does not trust the certificate of the node. The text is that of OpenSSL."""
+
+
 class NodeConnection:
     """A connection that is ready for requests.
 
     `deadline` is a time of `time.monotonic()`, after which a method raises TimeoutError. Other failures are OSError,
-    DecodeError, and UserRefused.
+    DecodeError, UserRefused, and CertificateRefused, which only the constructor raises.
     """
 
     def __init__(self, address: str, client_id: str, security: ClientSecurity, deadline: float) -> None:
@@ -126,12 +130,15 @@ class NodeConnection:
     # -- before the first request -------------------------------------------------------------------------------------
 
     def _secure(self, security: ClientSecurity, address: str, deadline: float) -> None:
-        from ssl import SSLWantReadError
+        from ssl import SSLCertVerificationError, SSLWantReadError
 
         assert security.tls is not None
         self._nothing_received = (BlockingIOError, SSLWantReadError)
         self._socket.settimeout(_seconds_until(deadline))
-        self._socket = security.tls.wrap_socket(self._socket, server_hostname=_host_and_port(address)[0])
+        try:
+            self._socket = security.tls.wrap_socket(self._socket, server_hostname=_host_and_port(address)[0])
+        except SSLCertVerificationError as error:
+            raise CertificateRefused(error.strerror or str(error)) from None
 
     def _negotiated(self, deadline: float) -> Mapping[int, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)

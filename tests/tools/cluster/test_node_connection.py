@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,7 @@ from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.primitives import TopLevel
+from testkit.certificates import node_identity
 
 LIFETIME_MS = 3_600_000
 
@@ -147,6 +151,30 @@ def test_a_node_whose_certificate_is_not_trusted(secured: SecureBroker) -> None:
     settings = settings_of(of_the_system, secured.bootstrap_servers, patient=False)
     with AskedCluster(settings) as cluster, pytest.raises(AskFailed, match="certificate verify failed"):
         topics.listed(cluster)
+
+
+def test_a_certificate_that_is_not_trusted_is_no_failure_that_passes(tmp_path: Path) -> None:
+    identity = node_identity()
+    (tmp_path / "node.pem").write_bytes(identity.key_pem + identity.chain_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "node.pem")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                context.wrap_socket(connection, server_side=True)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        # Tools by the names of Apache Kafka's are patient.
+        settings = settings_of({"security.protocol": "SSL"}, address, patient=True)
+        with AskedCluster(settings) as cluster, pytest.raises(AskFailed, match="certificate verify failed") as caught:
+            cluster.versions()
+        thread.join()
+    assert caught.value.name == "org.apache.kafka.common.errors.SslAuthenticationException"
+    assert not caught.value.passes
 
 
 def test_a_node_that_speaks_another_protocol_is_no_node() -> None:
