@@ -209,10 +209,10 @@ def test_records_that_standard_output_did_not_take_come_again(
     broker: Broker, queue: str, output: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capsys.readouterr()
-    words = [*at(broker), "--topic", queue, "--group", queue, "--max-messages", str(COUNT), "--enable-systest-events"]
+    words = [*at(broker), "--topic", queue, "--group", queue, "--max-messages", str(COUNT), "--timeout-ms", "30000"]
     with open(output or "/dev/null", "w") as file:
         monkeypatch.setattr(sys, "stdout", file if output else None)
-        assert main(["console-share-consumer", *words]) == 0
+        assert main(["console-share-consumer", *words, "--enable-systest-events"]) == 0
     assert capsys.readouterr().err.splitlines()[0] == "Unable to write to standard out, closing consumer."
     assert lag(broker, queue) == COUNT
 

@@ -73,11 +73,16 @@ def test_a_signal_ends_the_tool_with_its_last_words() -> None:
 
 def test_a_second_signal_does_what_it_did_before() -> None:
     heard: list[str] = []
-    with stop_signals.StopSignals(lambda: heard.append("first")) as stopped:
-        signal.raise_signal(signal.SIGINT)
-        stopped.also(lambda: heard.append("late"))
-        with pytest.raises(KeyboardInterrupt):
+    # A shell starts a process in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with stop_signals.StopSignals(lambda: heard.append("first")) as stopped:
             signal.raise_signal(signal.SIGINT)
+            stopped.also(lambda: heard.append("late"))
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert heard == ["first", "late"]
     assert stopped.status == 130
 
