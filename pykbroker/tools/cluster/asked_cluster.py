@@ -28,7 +28,7 @@ T = TypeVar("T")
 PartitionName: TypeAlias = tuple[str, int]
 
 _PAUSE_SECONDS = 0.1
-#: how long after `give_up` the requests together may wait, and how long each of them may wait even after that
+#: how long after `give_up` requests may wait, and how long each of them may wait at least, even after that time
 _GIVING_UP_MS = 5000
 _LEAST_MS = 1000
 _GROUP = 0
@@ -243,7 +243,8 @@ class AskedCluster:
 
     def give_up(self) -> None:
         """From now on send each request once and wait for it only for a moment, because the user wants to end. A
-        signal handler may call it. A second call gives no more time."""
+        request that is in flight keeps its time limit. A signal handler may call this. A second call gives no more
+        time."""
         if self._gives_up:
             return
         self._ends_at = time.monotonic() + _GIVING_UP_MS / 1000

@@ -406,7 +406,7 @@ def test_a_member_that_shows_pauses_waits_for_brokers(
     batches = ShareGroupReader(cluster, wanted, lambda place, offsets, error: None).batches()
     sizes = [len(next(batches)) for _ in range(6)]
     assert (sizes[:2], sum(sizes), fails) == ([0, 0], 1, [])
-    # Without pauses nobody could end the read.
+    # A caller that gets no pauses could not end the read.
     cluster.fetched = {1: [timed_out("late")]}
     with pytest.raises(AskFailed, match="late"):
         next(reader(cluster).batches())

@@ -383,7 +383,7 @@ def test_what_the_verifiable_consumer_refuses(broker: Broker, capsys: pytest.Cap
         assert ended("verifiable-share-consumer", [*words, *how]) == 1
         assert said in capsys.readouterr().err
     capsys.readouterr()
-    # It is told late, and is no failure of the tool.
+    # The tool reports this late, and its status is 0.
     assert main(["verifiable-share-consumer", *words, "--offset-reset-strategy", "middle"]) == 0
     out, err = capsys.readouterr()
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["startup_complete", "shutdown_complete"]
