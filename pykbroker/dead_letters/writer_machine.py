@@ -64,7 +64,7 @@ MOST_LETTERS_A_TURN: Final = 4_000
 SOURCE_SECONDS: Final = 10.0
 _LOOKS_A_SECOND: Final = 2
 #: After this time letters that a leader has appended count as written, if the leader epoch has not ended. The epoch of
-#: a leader that dies ends with its session, which lasts 9 s (broker.session.timeout.ms).
+#: a leader that dies ends with its session, which lasts 9 s if broker.session.timeout.ms has its default.
 CONFIRM_SECONDS: Final = 12.0
 #: The leader has appended the letters, but not enough replicas have them.
 APPENDED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})

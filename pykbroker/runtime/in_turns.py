@@ -21,7 +21,7 @@ _STEPS_AT_ONCE: Final = 64
 
 def in_turns(loop: asyncio.AbstractEventLoop, work: Generator[None]) -> Later[None]:
     """Run the work to its end. Returns None if one turn was enough, else a future. An exception of the work is raised
-    here, or is that of the future. When the future is cancelled, the work stops where it is."""
+    here, or is that of the future. When the future is cancelled, the work is closed."""
     if _is_done(loop, work):
         return None
     done: asyncio.Future[None] = loop.create_future()

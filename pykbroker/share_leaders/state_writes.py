@@ -2,7 +2,7 @@
 
 The share coordinator takes the writes of a share partition one after another. Writes that come while one is under way
 go together as the next one. So many members that acknowledge records of one share partition share the cost of a write,
-and the answer for a member waits for two writes in most cases.
+and the answer for a member waits for two writes, unless more than MOST_WRITES wait.
 
 The writes of a leader that leaves are all sent at once. The next leader asks for the state after that. If a write were
 sent after its question, the next leader would not know what it stores, although its sender gets a success.
@@ -38,9 +38,7 @@ MOST_RANGES: Final = 2_000
 #: The most writes that wait. While no share coordinator can be reached, the same locks end again and again.
 MOST_WAITING: Final = 4_096
 
-_TOO_MANY: Final = ShareStateAnswer(
-    ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many changes of this share partition wait for their share coordinator"
-)
+_TOO_MANY: Final = ShareStateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 #: Sends a write, and returns a promise of its outcome.
 SendWrite = Callable[[DeliveryWrite], Promise]
@@ -97,10 +95,9 @@ class JoinedWrites:
     def _ended(self, together: list[_Waiting], outcome: Promise) -> None:
         self._is_under_way = False
         answer: ShareStateAnswer = outcome.result()
-        self._ended_with(answer)
-        for each in together:
+        for tell in (self._ended_with, *(each.promise.set_result for each in together)):
             try:
-                each.promise.set_result(answer)
+                tell(answer)
             except Exception:
                 # The others must have their outcome too.
                 logger.exception("The outcome of a write for %s could not be used", self._key)

@@ -57,12 +57,23 @@ def test_an_exception_reaches_the_one_who_waits() -> None:
         later.result()
 
 
-def test_work_whose_future_is_cancelled_stops() -> None:
-    loop, done = Loop(), list[int]()
+def test_work_whose_future_is_cancelled_is_closed() -> None:
+    loop, done, ended = Loop(), list[int](), list[bool]()
+
+    def work() -> Generator[None]:
+        try:
+            yield from steps(640, done)
+        finally:
+            ended.append(True)
+
     loop.cost_per_look = 0.003
-    later = in_turns(as_loop(loop), steps(640, done))
+    # The test holds the generator, so that nothing but the loop closes it.
+    held = work()
+    later = in_turns(as_loop(loop), held)
     assert later is not None
     later.cancel()
     loop.turn()
     loop.turn()
     assert len(done) == 64
+    assert ended == [True]
+    assert held.gi_frame is None

@@ -156,7 +156,7 @@ def test_an_outcome_that_cannot_be_used_keeps_none_from_the_others(caplog: pytes
     assert len(rig.sent) == 3
 
 
-def test_an_answer_is_told_once_for_all_its_writes_and_before_them() -> None:
+def test_each_answer_is_passed_on_once_before_its_writes_end() -> None:
     rig = Rig()
     rig.write("a", 0, 0)
     seen: list[int] = []
@@ -179,3 +179,17 @@ def test_too_many_writes_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) ->
     rig.answer("stored")
     rig.answer("stored")
     assert [name for name, _ in rig.outcomes] == ["4", "0", "1", "2", "3", "5"]
+
+
+def test_an_answer_that_cannot_be_noted_ends_its_writes(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(answer: ShareStateAnswer) -> None:
+        raise ValueError("a note that fails")
+
+    rig = Rig()
+    rig.writes = JoinedWrites(KEY, rig._send, fail)
+    rig.write("a", 0, 0)
+    rig.write("b", 0, 1)
+    rig.answer("stored")
+    rig.answer("stored")
+    assert "a note that fails" in caplog.text
+    assert [name for name, _ in rig.outcomes] == ["a", "b"]

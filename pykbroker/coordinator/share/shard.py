@@ -2,14 +2,14 @@
 
 Responsible for the rules of Kafka's share coordinator about epochs, snapshots and unknown share partitions. Also for
 the offset up to which the log is redundant. Not responsible for finding the partition of a key, for joining answers
-(service.py), nor for what a share partition's leader writes, which is stored as it comes.
+(service.py), nor for the meaning of what a share partition's leader writes.
 
 The rules:
 
 * A request whose leader epoch or state epoch is lower than that of any record is fenced. A higher one passes. A
-  negative one is an invalid request, as in Apache Kafka 4.4; 4.3 does not check it then.
+  negative one is an invalid request, as in Apache Kafka 4.4.
 * Only a read raises the leader epoch, by a record of its own, so that an older leader is fenced from then on.
-* The start offset never falls by a write. A write behind it leaves the count of delivered records, and one with the
+* A write never lowers the start offset. One with a lower start leaves the count of delivered records, and one with the
   same start never lowers the count. So a write that comes late, or twice, takes nothing back.
 * A write is an update, or a snapshot of everything once `updates_per_snapshot` updates have been written. Only such a
   snapshot begins the count anew; those of an initialisation and of a cold share partition do not.

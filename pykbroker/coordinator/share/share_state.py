@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from pykbroker.coordinator.share.state_batches import NO_START, PersistedBatch, are_merged, merged
 
-#: An epoch in a record that changes nothing.
+#: The leader epoch of an update that leaves it as it was.
 NO_EPOCH: Final = -1
 #: The number of delivered records above the start is unknown, so the group's lag is too.
 UNKNOWN_COUNT: Final = -1
