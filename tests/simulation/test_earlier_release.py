@@ -154,9 +154,9 @@ def test_nothing_is_lost_while_an_earlier_release_leads_the_share_states(seed: i
         other = next(node for node in nodes if node is not coordinator)
         keeper = other.node.services.share_leaders._services.keeper
         key = SharePartitionKey(GROUP, await stage.peer("asking").topic_id(PLACE[0]), 0)
-        (answer,) = await results([keeper.read(key, -1)], 120)
+        (answer,) = await results([keeper.summarize(key)], 120)
         assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        again = keeper.read(key, -1)
+        again = keeper.summarize(key)
         await asyncio.sleep(1)
         assert not again.done()
         assert not late.assigned

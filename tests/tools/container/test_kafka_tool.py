@@ -23,9 +23,7 @@ def called(tmp_path: Path, name: str, *words: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("kafka-console-share-consumer", "Apache Kafka's own works with this node"),
         ("kafka-streams-groups", "streams groups (KIP-1071) are not served"),
-        ("kafka-verifiable-share-consumer", "Apache Kafka's own works with this node"),
         ("connect-distributed.sh", "it has no Kafka Connect"),
         ("zookeeper-shell", "there is no ZooKeeper"),
     ],
