@@ -15,6 +15,7 @@ import pytest
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.metadata.topic_names import SHARE_STATE_TOPIC
+from pykbroker.share_persister.persister import SharePersister
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -153,6 +154,7 @@ def test_nothing_is_lost_while_an_earlier_release_leads_the_share_states(seed: i
         late = work.come(LATE)
         other = next(node for node in nodes if node is not coordinator)
         keeper = other.node.services.share_leaders._services.keeper
+        assert isinstance(keeper, SharePersister)
         key = SharePartitionKey(GROUP, await stage.peer("asking").topic_id(PLACE[0]), 0)
         (answer,) = await results([keeper.summarize(key)], 120)
         assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
