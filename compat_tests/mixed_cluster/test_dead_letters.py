@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
-from compat_tests.mixed_cluster.members import Cluster, Member
-from compat_tests.mixed_cluster.test_share_coordinator import CONTROLLER, KAFKA, OURS, SHARES, until_coordinators
+from compat_tests.mixed_cluster.members import Cluster
+from compat_tests.mixed_cluster.test_share_coordinator import KAFKA, OURS, SHARES, brokers_of_both
 from pykbroker_wire.errors import ErrorCode
 from testkit.nodes.nodes import eventually
 from testkit.nodes.rejecting_member import ARCHIVING, RejectingMember, enable_letters, letter_offsets
@@ -33,16 +33,8 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
     kafka_libs(NEWEST)
-    members = {
-        CONTROLLER: Member("pykbroker", "controller"),
-        KAFKA: Member("kafka", "broker"),
-        OURS: Member("pykbroker", "broker"),
-        LETTERS: Member("pykbroker", "broker"),
-    }
-    with new_cluster(members, "--feature", "share.version=2", settings=SETTINGS, kafka=NEWEST) as made:
-        made.start_all()
-        made.serving(KAFKA, OURS, LETTERS)
-        until_coordinators(made)
+    levels = ("--feature", "share.version=2")
+    with brokers_of_both(new_cluster, LETTERS, words=levels, settings=SETTINGS, kafka=NEWEST) as made:
         yield made
 
 

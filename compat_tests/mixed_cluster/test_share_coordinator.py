@@ -7,7 +7,8 @@ pykbroker's, in a process of its own. Snapshots come after few updates, and redu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -59,17 +60,27 @@ NOT_YET = (
 )
 
 
-@pytest.fixture(scope="module")
-def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
+@contextmanager
+def brokers_of_both(
+    new_cluster: NewCluster, *more: int, words: Sequence[str] = (), **options: Any
+) -> Iterator[Cluster]:
+    """Yield a cluster of one controller and of a broker of each kind, which has coordinators of groups and of share
+    partitions. `more`: further brokers of pykbroker. `words` and `options`: those of `new_cluster`."""
     members = {
         CONTROLLER: Member("pykbroker", "controller"),
         KAFKA: Member("kafka", "broker"),
-        OURS: Member("pykbroker", "broker"),
+        **{number: Member("pykbroker", "broker") for number in (OURS, *more)},
     }
-    with new_cluster(members, settings=SETTINGS) as made:
+    with new_cluster(members, *words, **options) as made:
         made.start_all()
-        made.serving(KAFKA, OURS)
+        made.serving(KAFKA, OURS, *more)
         until_coordinators(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
+    with brokers_of_both(new_cluster, settings=SETTINGS) as made:
         made.move(OFFSETS, KAFKA)
         yield made
 
@@ -184,7 +195,7 @@ class SharePartition:
                 topics=[
                     reading.ReadStateData(
                         topic_id=self.topic_id,
-                        # It fences nobody.
+                        # It fences no leader.
                         partitions=[reading.PartitionData(partition=0, leader_epoch=short.leader_epoch)],
                     )
                 ],

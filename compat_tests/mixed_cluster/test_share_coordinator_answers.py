@@ -105,7 +105,7 @@ def questions(topic: bytes) -> Iterator[tuple[TopLevel, int | None]]:
     yield write(topic, 0, 0, 2, RESOLVED, 0), None
     yield summary(topic), None
     yield read(topic, 0, 0), None
-    # A write behind the start moves nothing back, and one at the start never lowers the count.
+    # A write with a lower start moves nothing back, and one with the same start never lowers the count.
     yield write(topic, 0, 0, 2, 0, 4, (0, 9, 0, 1), (4, 5, 2, 1)), None
     yield summary(topic), None
     yield write(topic, 0, 7, 2, RESOLVED + 3, 5, (RESOLVED, RESOLVED + 12, 4, 2)), None

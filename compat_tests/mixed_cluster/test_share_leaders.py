@@ -10,16 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
-from compat_tests.mixed_cluster.members import Cluster, Member
+from compat_tests.mixed_cluster.members import Cluster
 from compat_tests.mixed_cluster.share_leader_moves import leaders_move
 from compat_tests.mixed_cluster.test_share_coordinator import (
-    CONTROLLER,
     KAFKA,
     OFFSETS,
     OURS,
     SETTINGS,
     SHARES,
-    until_coordinators,
+    brokers_of_both,
 )
 from testkit.oracle.kafka import NEWEST, kafka_libs
 
@@ -29,15 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def newest(new_cluster: NewCluster) -> Iterator[Cluster]:
     kafka_libs(NEWEST)
-    members = {
-        CONTROLLER: Member("pykbroker", "controller"),
-        KAFKA: Member("kafka", "broker"),
-        OURS: Member("pykbroker", "broker"),
-    }
-    with new_cluster(members, settings=SETTINGS, kafka=NEWEST) as made:
-        made.start_all()
-        made.serving(KAFKA, OURS)
-        until_coordinators(made)
+    with brokers_of_both(new_cluster, settings=SETTINGS, kafka=NEWEST) as made:
         yield made
 
 

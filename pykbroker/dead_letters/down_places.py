@@ -23,9 +23,6 @@ class DownPlaces:
         #: the end of each place, in the order of the ends
         self._ends: dict[Hashable, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._ends)
-
     def is_down(self, place: Hashable, now: float) -> bool:
         return self._ends.get(place, now) > now
 

@@ -51,7 +51,7 @@ from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, M
 from pykbroker.dead_letters.ready_orders import ReadyOrders
 from pykbroker.dead_letters.source_records import NotReadable
 from pykbroker.retries.due_times import DueTimes
-from pykbroker.retries.tries import Tries
+from pykbroker.retries.tries import Tries, rest_factor
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -330,8 +330,7 @@ class WriterMachine:
             self._give_up(order, f"{reason} It was tried {tries}{why}.")
             return False
         self._drop_copies(order)
-        # 20 % up or down, as Apache Kafka's.
-        self._rest(order, now + rest * (0.8 + 0.4 * self._chance.random()))
+        self._rest(order, now + rest * rest_factor(self._chance))
         return True
 
     def _rest(self, order: LetterOrder, due: float) -> None:

@@ -174,7 +174,7 @@ class BrokerLoop:
         return self._samples
 
     def _keep_samples(self, answered: asyncio.Future[list[Sample]]) -> None:
-        """Keep an answer, also one that nobody waits for any more: the next caller gets it if its own is late."""
+        """Keep an answer, even if its caller no longer waits. The next caller gets it if its own answer is late."""
         if not answered.cancelled() and answered.exception() is None:
             self._samples = answered.result()
 

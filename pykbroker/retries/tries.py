@@ -6,6 +6,7 @@ Source: PersisterStateManager and the dead letter writer of Apache Kafka, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 #: The rests after the first failures, in seconds. They are shorter than the first rest of Apache Kafka (2 s), because a
@@ -16,6 +17,11 @@ QUICK_RESTS: Final = (0.05, 0.1, 0.2, 0.4)
 #: and their failures are not counted.
 MOST_FAILURES: Final = 5
 _REST_BASE: Final = 1.0
+
+
+def rest_factor(chance: Random) -> float:
+    """Return a factor for a rest: 20 % up or down, as Apache Kafka's."""
+    return 0.8 + 0.4 * chance.random()
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ from typing import Final, NamedTuple
 
 from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.retries.due_times import DueTimes
+from pykbroker.retries.tries import rest_factor
 from pykbroker.share_persister.state_operations import (
     ShareCoordinatorNode,
     ShareStateAnswer,
@@ -476,9 +477,9 @@ class PersisterMachine:
             del self._by_place[place]
 
     def _jitter(self) -> float:
-        """Return a factor for rests: 20 % up or down, as Apache Kafka's. It is one for all operations of a request, so
-        that they share the next request too."""
-        return 0.8 + 0.4 * self._chance.random()
+        """Return a factor for rests. It is one for all operations of a request, so that they share the next request
+        too."""
+        return rest_factor(self._chance)
 
 
 def _place_of(operation: StateOperation) -> _Place:

@@ -2,9 +2,9 @@
 
 Responsible for appending the records piece by piece, and for noting a gap before the first piece that has one. If the
 first batch begins before the leader's log start, a log without records after this start begins at the base offset of
-that batch. When all pieces
-are appended, the log takes over the leader's high watermark and log start, and waits for a flush that flush.messages
-promises. Not responsible for turns of the loop (runner.py), nor for the reaction to the outcome (fetcher.py).
+that batch. When all pieces are appended, the log takes over the leader's high watermark and log start, and waits for a
+flush that flush.messages promises. Not responsible for turns of the loop (runner.py), nor for the reaction to the
+outcome (fetcher.py).
 
 Invariant: it calls `ended` once.
 """

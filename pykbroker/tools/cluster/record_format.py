@@ -21,7 +21,8 @@ _SIZE: Final = Struct(">i")
 
 
 class ReadRecord(Protocol):
-    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them."""
+    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them, and so has a
+    DeliveredRecord of a share group."""
 
     @property
     def topic(self) -> str: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pykbroker.entry import failures
+from pykbroker.entry.lost_output import drop_output
 from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundKind, parsed_bound
 from pykbroker.tools.cluster.escapes import unescaped
 from pykbroker.tools.cluster.json_records import JsonFormat
@@ -321,7 +321,7 @@ def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], 
         printed_all = True
     except BrokenPipeError:
         # The reader of the output has closed it. The interpreter flushes stdout once more at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
     finally:
         reader.close(printed_all=printed_all)
         for number, handler in before.items():

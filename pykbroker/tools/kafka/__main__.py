@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except OSError as error:
         # The reader of the pipe has closed it, or the disk is full.
-        from pykbroker.tools.kafka.lost_output import finish_output
+        from pykbroker.entry.lost_output import finish_output
         from pykbroker.tools.kafka.reach import said_of
 
         finish_output()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykbroker.tools.kafka import tool_clients
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
-from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText
+from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText, formatter_properties
 from pykbroker.tools.kafka.stop_signals import StopSignals
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, ToolEnded, key_values, say_error
 
@@ -64,7 +64,8 @@ def run(words: Sequence[str]) -> int:
     given = OPTIONS.read(words)
     try:
         _check(given)
-        text = RecordText(_formatter_properties(given), given.text("formatter") or DEFAULT_FORMATTER)
+        formatting = formatter_properties(given, given.texts(OPTIONS.both(given, "formatter-property", "property")))
+        text = RecordText(formatting, given.text("formatter") or DEFAULT_FORMATTER)
         reading = _Reading(given, consumer_properties(given))
     except BAD_START as error:
         print(said_of(error), file=sys.stderr)
@@ -99,17 +100,6 @@ def first_offset(given: Given) -> int | str:
             "non-negative long."
         )
     return int(written)
-
-
-def _formatter_properties(given: Given) -> dict[str, str]:
-    from pykbroker.tools.cluster.client_properties import read_properties
-
-    properties = read_properties(given.text("formatter-config"))
-    for option, key in (("key-deserializer", "key.deserializer"), ("value-deserializer", "value.deserializer")):
-        if named := given.text(option):
-            properties[key] = named
-    option = OPTIONS.both(given, "formatter-property", "property")
-    return properties | key_values(given.texts(option))
 
 
 def consumer_properties(given: Given) -> dict[str, str]:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pykbroker.entry.lost_output import drop_output
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.kafka.lost_output import drop_output
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
-from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText
+from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText, formatter_properties
 from pykbroker.tools.kafka.stop_signals import StopSignals
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, key_values, say_error
 
@@ -69,7 +69,8 @@ def run(words: Sequence[str]) -> int:
     _check(given)
     try:
         properties = consumer_properties(given)
-        text = RecordText(_formatter_properties(given), given.text("formatter") or DEFAULT_FORMATTER)
+        formatting = formatter_properties(given, [*given.texts("formatter-property"), *given.texts("property")])
+        text = RecordText(formatting, given.text("formatter") or DEFAULT_FORMATTER)
         return _read(given, properties, text)
     except BAD_START as error:
         print(said_of(error), file=sys.stderr)
@@ -107,16 +108,6 @@ def consumer_properties(given: Given) -> dict[str, str]:
     properties.setdefault("client.id", _DEFAULT)
     properties["group.id"] = next(iter(groups), _DEFAULT)
     return properties
-
-
-def _formatter_properties(given: Given) -> dict[str, str]:
-    from pykbroker.tools.cluster.client_properties import read_properties
-
-    properties = read_properties(given.text("formatter-config"))
-    for option, key in (("key-deserializer", "key.deserializer"), ("value-deserializer", "value.deserializer")):
-        if named := given.text(option):
-            properties[key] = named
-    return properties | key_values([*given.texts("formatter-property"), *given.texts("property")])
 
 
 def _read(given: Given, properties: dict[str, str], text: RecordText) -> int:

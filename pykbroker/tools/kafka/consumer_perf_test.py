@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.tools.kafka.java_dates import date_format
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
-from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, Read, print_metrics
+from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, Read, print_metrics, wall_ms
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.tool_clients import bootstrap_of, made, settings_of, told_as_value_error
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, key_values
@@ -84,12 +83,12 @@ def _measured(given: Given, wanted_by: str) -> int:
                 # Without this, kafka-python joins the group before it knows the topic, gets no partitions, and joins
                 # again.
                 consumer.topics()
-            began_ms = _now_ms()
+            began_ms = wall_ms()
             load = ClientLoad()
             rebalances = Rebalances(began_ms)
             read = _consume(consumer, given, given.integer(wanted_by), rebalances)
             # Closing the client revokes its partitions, but that is not a rebalance of the run.
-            ended_ms, join_ms = _now_ms(), rebalances.total_ms
+            ended_ms, join_ms = wall_ms(), rebalances.total_ms
             load.warn()
             metrics = consumer.metrics(raw=True) if given.has("print-metrics") else None
     finally:
@@ -156,11 +155,11 @@ def _consume(consumer: KafkaConsumer, given: Given, wanted: int, rebalances: Reb
     _subscribe(consumer, given, rebalances)
     read, before = Read(), Read()
     shows_rebalances = True
-    now_ms = reported_ms = consumed_ms = _now_ms()
+    now_ms = reported_ms = consumed_ms = wall_ms()
     while read.records < wanted and now_ms - consumed_ms <= timeout_ms:
         join_again(consumer)
         found = consumer.poll(timeout_ms=_POLL_MS)
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         if found:
             consumed_ms = now_ms
         for record in (record for records in found.values() for record in records):
@@ -186,10 +185,10 @@ def _subscribe(consumer: KafkaConsumer, given: Given, rebalances: Rebalances) ->
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-            rebalances.revoked(revoked, _now_ms())
+            rebalances.revoked(revoked, wall_ms())
 
         def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-            rebalances.assigned(assigned, _now_ms())
+            rebalances.assigned(assigned, wall_ms())
 
     if given.has("topic"):
         consumer.subscribe([given.text("topic")], listener=Listener())
@@ -242,7 +241,3 @@ def _row(
     per_second = [java_fixed(rate, 4) for rate in whole]
     cells = [*begin, megabytes, per_second[0], str(read.records), per_second[1], str(join_ms), str(fetch_ms)]
     return ", ".join([*cells, *(java_fixed(rate, 4) for rate in fetch)])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

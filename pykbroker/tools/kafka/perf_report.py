@@ -1,5 +1,5 @@
-"""The parts that the perf tools share besides their rates: sums of records, the table of a client's metrics, and a
-warning if the client was the limit."""
+"""The parts that the perf tools share besides their rates: sums of records, the clock, the table of a client's metrics,
+and a warning if the client was the limit."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Read:
 
     records: int = 0
     size_bytes: int = 0
+
+
+def wall_ms() -> int:
+    """Return the time of the wall clock, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 class ClientLoad:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from pykbroker.tools.cluster.failure import NotServed
+from pykbroker.tools.cluster.record_format import ReadRecord, delivery_count
 from pykbroker.tools.kafka.java_text import java_double
+from pykbroker.tools.kafka.tool_options import Given, key_values
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 #: The names of formatters that are served, with the names from before Apache Kafka 3.5.
@@ -22,36 +24,6 @@ FORMATTERS: Final = {
 }
 
 _PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
-
-
-class PrintedRecord(Protocol):
-    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them, and so has a
-    DeliveredRecord of a share group."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def partition(self) -> int: ...
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def timestamp(self) -> int: ...
-
-    @property
-    def timestamp_type(self) -> int | None:
-        """0 for the producer's time, 1 for the broker's."""
-
-    @property
-    def key(self) -> bytes | None: ...
-
-    @property
-    def value(self) -> bytes | None: ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 def _number(layout: str, name: str) -> Callable[[bytes], str]:
@@ -98,7 +70,7 @@ class RecordText:
         self._value = _deserializer(properties.get("value.deserializer"))
         self._header = _deserializer(properties.get("headers.deserializer"))
 
-    def written(self, record: PrintedRecord) -> bytes:
+    def written(self, record: ReadRecord) -> bytes:
         """Return the bytes of one record. Raises ValueError for bytes that a deserializer refuses."""
         if self._kind == "nothing":
             return b""
@@ -111,41 +83,52 @@ class RecordText:
         """True if each record is also logged."""
         return self._kind == "logging"
 
-    def _timestamp_of(self, record: PrintedRecord) -> bytes:
+    def _timestamp_of(self, record: ReadRecord) -> bytes:
         if record.timestamp_type is None or record.timestamp < 0:
             return b"NO_TIMESTAMP"
         return f"{'LogAppendTime' if record.timestamp_type else 'CreateTime'}:{record.timestamp}".encode()
 
-    def _partition_of(self, record: PrintedRecord) -> bytes:
+    def _partition_of(self, record: ReadRecord) -> bytes:
         return f"Partition:{record.partition}".encode()
 
-    def _offset_of(self, record: PrintedRecord) -> bytes:
+    def _offset_of(self, record: ReadRecord) -> bytes:
         return f"Offset:{record.offset}".encode()
 
-    def _delivery_of(self, record: PrintedRecord) -> bytes:
-        # Only a record of a share group has a count.
-        count: int | None = getattr(record, "delivery_count", None)
+    def _delivery_of(self, record: ReadRecord) -> bytes:
+        count = delivery_count(record)
         return b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count
 
-    def _epoch_of(self, record: PrintedRecord) -> bytes:
+    def _epoch_of(self, record: ReadRecord) -> bytes:
         # Apache Kafka's tool removes the epoch of a record before it prints the record.
         return b"Epoch:NOT_PRESENT"
 
-    def _headers_of(self, record: PrintedRecord) -> bytes:
+    def _headers_of(self, record: ReadRecord) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         written = [key.encode() + b":" + self._read(self._header, value) for key, value in record.headers]
         return self._headers_separator.join(written)
 
-    def _key_of(self, record: PrintedRecord) -> bytes:
+    def _key_of(self, record: ReadRecord) -> bytes:
         return self._read(self._key, record.key)
 
-    def _value_of(self, record: PrintedRecord) -> bytes:
+    def _value_of(self, record: ReadRecord) -> bytes:
         return self._read(self._value, record.value)
 
     def _read(self, deserializer: Callable[[bytes], str] | None, data: bytes | None) -> bytes:
         known = self._null if data is None else data
         return known if deserializer is None else deserializer(known).encode()
+
+
+def formatter_properties(given: Given, words: Iterable[str]) -> dict[str, str]:
+    """Return the properties of a formatter that the options of a console consumer stand for. `words`: KEY=VALUE, as
+    --formatter-property has them."""
+    from pykbroker.tools.cluster.client_properties import read_properties
+
+    properties = read_properties(given.text("formatter-config"))
+    for option, key in (("key-deserializer", "key.deserializer"), ("value-deserializer", "value.deserializer")):
+        if named := given.text(option):
+            properties[key] = named
+    return properties | key_values(words)
 
 
 def _deserializer(name: str | None) -> Callable[[bytes], str] | None:

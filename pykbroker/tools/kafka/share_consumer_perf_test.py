@@ -8,7 +8,6 @@ come, where Apache Kafka's tool interrupts its consumers when the whole run is o
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.kafka.java_dates import date_format
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
-from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, Read, print_metrics
+from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, Read, print_metrics, wall_ms
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, key_values
 
@@ -109,9 +108,9 @@ def _measure(given: Given, records: int) -> None:
         if plan.interval_ms <= 0:
             raise ValueError("Reporting interval must be greater than 0.")
         load = ClientLoad()
-        began_ms = _now_ms()
+        began_ms = wall_ms()
         _read_all(members, plan)
-        ended_ms = _now_ms()
+        ended_ms = wall_ms()
         load.warn()
         if given.has("show-consumer-stats"):
             for one in members:
@@ -175,9 +174,9 @@ def _consume(member: _Member, members: Sequence[_Member], plan: _Plan) -> None:
     if plan.records <= 0:
         return
     read, before = member.read, Read()
-    now_ms = reported_ms = consumed_ms = _now_ms()
+    now_ms = reported_ms = consumed_ms = wall_ms()
     for batch in member.reader.batches():
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         if batch:
             consumed_ms = now_ms
         for record in batch:
@@ -220,7 +219,3 @@ def _row(read: Read, began_ms: int, ended_ms: int, rates: Sequence[float], dates
         str(ended_ms - began_ms),
     ]
     return ", ".join(cells)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""The lines of JSON with which kafka-verifiable-producer and -consumer report events to a test."""
+"""The lines of JSON with which kafka-verifiable-producer and both verifiable consumers report events to a test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import os
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.record_format import ReadRecord
 
 _printing = threading.Lock()
 
@@ -21,6 +25,22 @@ def print_event(name: str, **fields: object) -> None:
     line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
     with _printing:
         print(line, flush=True)
+
+
+def print_record(record: ReadRecord) -> None:
+    """Print the event of one record that was read, which --verbose asks for."""
+    print_event(
+        "record_data",
+        key=_text(record.key),
+        value=_text(record.value),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 def java_class(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykbroker.tools.kafka import tool_clients
 from pykbroker.tools.kafka.reach import BAD_START, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
-from pykbroker.tools.kafka.tool_events import print_event
+from pykbroker.tools.kafka.tool_events import print_event, print_record
 from pykbroker.tools.kafka.tool_options import say_error
 from pykbroker.tools.kafka.words import WordParser
 
@@ -96,14 +96,7 @@ def print_records(found: Mapping[Any, Sequence[Any]], left: int | None, *, verbo
             }
         )
         for record in records if verbose else ():
-            print_event(
-                "record_data",
-                key=_text(record.key),
-                value=_text(record.value),
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            )
+            print_record(record)
         if left is not None:
             left -= len(records)
             if left <= 0:
@@ -141,10 +134,6 @@ def _listener() -> Any:
 
 def _place(place: Any) -> dict[str, object]:
     return {"topic": place.topic, "partition": place.partition}
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
 
 
 def properties_of(given: argparse.Namespace) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pykbroker.tools.cluster.failure import AskFailed, NotServed
 from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
-from pykbroker.tools.kafka.tool_events import print_event
+from pykbroker.tools.kafka.tool_events import print_event, print_record
 from pykbroker.tools.kafka.tool_options import say_error
 from pykbroker.tools.kafka.words import WordParser
 
@@ -136,14 +136,7 @@ class _Events:
         for record in batch:
             offsets.setdefault((record.topic, record.partition), []).append(record.offset)
         for record in batch if self._verbose else ():
-            print_event(
-                "record_data",
-                key=_text(record.key),
-                value=_text(record.value),
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            )
+            print_record(record)
         summaries = [_summary(place, numbers) for place, numbers in offsets.items()]
         print_event("records_consumed", count=len(batch), partitions=summaries)
 
@@ -167,10 +160,6 @@ class _Events:
 
 def _summary(place: PartitionName, offsets: Sequence[int]) -> dict[str, object]:
     return {"topic": place[0], "partition": place[1], "count": len(offsets), "offsets": list(offsets)}
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -192,7 +192,7 @@ def test_the_life_of_a_share_partition(play: Play) -> None:
         read = await leader.read()
         assert batches(read) == [(3, 3, 0, 1), (4, 5, 2, 1), (6, 7, 0, 1), (8, 12, 4, 2)]
         assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 3, 5)
-        # A write behind the start moves nothing back, and one at the start never lowers the count.
+        # A write with a lower start moves nothing back, and one with the same start never lowers the count.
         assert (await leader.write(1, [(2, 3, 2, 1)], state_epoch=2, complete=9)).error_code == ErrorCode.NONE
         assert (await leader.write(3, state_epoch=2, complete=4)).error_code == ErrorCode.NONE
         assert summary_of(await leader.summary()) == (ErrorCode.NONE, 2, 0, 3, 5)

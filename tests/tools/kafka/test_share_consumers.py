@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.entry.lost_output import drop_output
 from pykbroker.testing import Broker
 from pykbroker.tools.cluster import share_groups
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
@@ -29,7 +30,6 @@ from pykbroker.tools.kafka import (
 from pykbroker.tools.kafka.__main__ import main
 from pykbroker.tools.kafka.console_share_consumer import OPTIONS, consumer_properties
 from pykbroker.tools.kafka.java_dates import date_format
-from pykbroker.tools.kafka.lost_output import drop_output
 from pykbroker.tools.kafka.perf_report import Read
 from pykbroker.tools.kafka.record_text import RecordText
 from pykbroker_wire.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""The end of standard output, for a tool that goes on after its output cannot be written any more."""
+"""Standard output that can no longer be written, in a command that goes on to its own end."""
 
 from __future__ import annotations
 
