@@ -37,8 +37,8 @@ class Sent:
     offsets: list[int]
     kind: int
     result: Result
-    #: True if the member held all these records when it sent the request
-    is_rightful: bool
+    #: the records that the member held when it sent the request; those before the start are ignored
+    held: set[int]
     #: the time of the request in ms
     sent_at_ms: int
     #: the time until which it must not be refused, in ms; 0 if another request about these records is under way
@@ -202,17 +202,19 @@ class LeaderEvents(RuleBasedStateMachine):
         member = by or self.view.held[first].member
         offsets = list(range(first, last + 1))
         now_ms = self._now_ms()
-        is_rightful = all(
-            (lock := self.view.held[at]).member == member
+        rightful = {
+            at
+            for at in offsets
+            if (lock := self.view.held[at]).member == member
             and lock.leader is leader
             and lock.deadline_ms + TICK_MS >= now_ms
-            for at in offsets
-        )
+        }
+        is_rightful = len(rightful) == len(offsets)
         is_alone = not any(set(offsets) & set(each.offsets) for each in self.sent)
         certain_until_ms = min(self.view.held[at].deadline_ms for at in offsets) if is_rightful and is_alone else 0
         ranges = [Acknowledged(at, at, [kind]) for at in offsets]
         result = Result(leader.acknowledge(member, ranges, is_renewal=kind == RENEW))
-        self.sent.append(Sent(member, leader, offsets, kind, result, is_rightful, now_ms, certain_until_ms))
+        self.sent.append(Sent(member, leader, offsets, kind, result, rightful, now_ms, certain_until_ms))
         if leaves:
             self._leave(member, False)
         for _ in range(turns):
@@ -348,7 +350,7 @@ class LeaderEvents(RuleBasedStateMachine):
                 continue
             for at in each.offsets:
                 is_past = at < stored.start
-                assert each.is_rightful or is_past or at < each.leader.machine.start_offset, (
+                assert at in each.held or is_past or at < each.leader.machine.start_offset, (
                     f"{at} was acknowledged by {each.member}, which did not hold it"
                 )
                 if each.kind == RENEW:
