@@ -15,6 +15,7 @@ import pytest
 from pykbroker.dispatch.rows import On
 from pykbroker_raft import rpc
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.processes import Process, format_combined
@@ -58,6 +59,11 @@ class Controller:
         with Wire(self.process.address) as wire:
             answer = wire.call(DescribeQuorumRequest(topics=topics))
         return not answer.error_code and answer.topics[0].partitions[0].leader_id == 1
+
+    def has_its_broker(self) -> bool:
+        """Return True if the broker is registered and not fenced."""
+        with Wire(self.process.address) as wire:
+            return [broker.broker_id for broker in wire.call(DescribeClusterRequest(endpoint_type=1)).brokers] == [1]
 
     def serves(self, topic: str) -> None:
         """Check that metadata is written and read: a topic is created, and takes a record."""
@@ -119,7 +125,8 @@ def test_a_valid_header_with_a_garbage_body(key: int, version: int, controller: 
 
 def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.CaptureFixture[str]) -> None:
     """They have the right cluster id, the metadata topic and epochs near those of the node. Some are good enough to be
-    served. In any case the bytes of the log stay, and the node leads and serves."""
+    served, and one that unregisters the broker lets it register again. In any case the bytes of the log stay, and the
+    node leads and serves."""
     before = controller.metadata()
     known = mutations.Known(rpc.TOPIC, rpc.TOPIC_ID, controller.cluster_id())
     verdicts = attack(controller.port, mutations.requests(SEED, EACH, 0, known, On.CONTROLLER))
@@ -129,5 +136,6 @@ def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.Ca
     assert verdicts["answered"] > 200
     assert verdicts["closed"] > 200
     eventually("the node leads its quorum again", controller.leads)
+    eventually("the broker is a member again", controller.has_its_broker)
     controller.serves("after")
     assert controller.metadata().startswith(before)

@@ -18,6 +18,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.nodes.nodes import eventually
 from testkit.nodes.processes import Process, run
 from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 
@@ -145,9 +146,9 @@ def test_controllers_of_their_own_and_the_end_of_the_supervisor(tmp_path: Path) 
 
 
 def test_a_taken_port_is_found_before_the_tree_is_written(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        # The second broker's port is the taken one.
-        port = taken.getsockname()[1]
+    # The second broker's port is the taken one, and the first one's is free.
+    port = steady_port() + 1
+    with socket.create_server(("127.0.0.1", port)):
         done = run("start", "--brokers", "2", "--port", str(port - 1), "--data-dir", str(tmp_path / "tree"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
