@@ -141,7 +141,7 @@ def test_what_is_released_comes_again_with_a_higher_count(queue: Queue, consume:
     assert Counter(each.deliveries for each in found if each.value % 2) == {1: RECORDS // 2, 2: RECORDS // 2}
 
 
-# Spring's container acknowledges everything before it stops.
+# Spring's container polls again only when its listener has acknowledged all records, so its program keeps none.
 @pytest.mark.parametrize("consume", [librdkafka, java, franz_go], ids=["librdkafka", "java", "franz-go"])
 def test_what_a_member_leaves_unacknowledged_comes_to_the_next(queue: Queue, consume: Consume) -> None:
     kept = {each.value for each in queue.consumed(consume, 1, "keep")}
