@@ -181,6 +181,11 @@ class Dispatcher(Generic[S]):
             OwnRequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
 
+    def takes_in_memory(self, key: int) -> bool:
+        """Return True if a request of this process may come by `call`. A dispatcher that acts on the frames of an API
+        returns False for it, and then the request has to come over a listener."""
+        return True
+
     def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:
         """End a request: count it and return the bytes of the answer. `response` is a message, an answer that
         `handle_frame` has encoded, the controller's answer to a forwarded request, or None for no answer."""

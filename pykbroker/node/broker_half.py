@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.crossing.broker_end import BrokerEnd
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import ToBroker
-from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
+from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.dispatch.forwarding import forward
 from pykbroker.dispatch.peers import LocalPeer
 from pykbroker.dispatch.rows import On
@@ -97,7 +98,6 @@ class BrokerHalf:
         self.side = side
         self._control = control
         self._place = place
-        self._make_dispatcher = make_dispatcher
         self.lease = lease = control.lease
         self._space = DiskSpace(runtime)
         assert side.ways.to_brokers is not None, "this is the side of a broker"
@@ -181,6 +181,7 @@ class BrokerHalf:
             ShareLogs(replicas, side.cold_reads, batch_checks),
             lambda name: create_dead_letter_topic(self.services, name),
             side.metrics,
+            self._in_memory,
         )
         replicas.on_leadership(self.shares.leaders.on_leadership)
         share_metrics.register(side.metrics, self.shares.leaders, lambda: replicas.purgatory.share_count)
@@ -221,6 +222,11 @@ class BrokerHalf:
             cluster_views=ClusterViews(dead),
             check_stores=side.check_stores,
         )
+        self._dispatcher = make_dispatcher(self.services, forward)
+        between = config.listeners.inter_broker_name
+        # A request of this broker to itself looks as if it came over the listener between brokers.
+        own_peer = LocalPeer(ANONYMOUS, between, config.listeners.protocols[between])
+        self._call_own = partial(self._dispatcher.call, own_peer)
         self.coordinator_metrics = CoordinatorMetrics(
             side.metrics, runtime.loop, groups.coordinator, transactions.coordinator, share_coordinator
         )
@@ -229,7 +235,6 @@ class BrokerHalf:
         """Follow the metadata, open the logs, and become unfenced. When this returns, clients are served."""
         side, services, lease, metadata = self.side, self.services, self.lease, self._control.metadata
         replicas, live = services.replicas, side.live
-        dispatcher = self._make_dispatcher(services, forward)
         self._keep_reserve()
         # These parts act as soon as the metadata requires it. All later parts get the broker's epoch from the lease.
         parts.add("disk space", self._space.close)
@@ -301,7 +306,7 @@ class BrokerHalf:
         await side.acls_loaded()
         versions = answers_versions(services)
         self.shares.serve(parts)
-        await side.ports.serve(side.points, dispatcher, versions, parts, services.share_leaders.disconnected)
+        await side.ports.serve(side.points, self._dispatcher, versions, parts, services.share_leaders.disconnected)
         topics = InitialTopics(services)
         parts.add("initial topics", topics.close)
         await topics.start()
@@ -319,8 +324,11 @@ class BrokerHalf:
     def call(self, request: Any) -> Any:
         """Handle a request of this process. Return a response, or a future or promise of one."""
         point = self.side.points[0]
-        peer = LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol)
-        return Dispatcher(self.services).call(peer, request)
+        return self._dispatcher.call(LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol), request)
+
+    def _in_memory(self, key: int) -> Callable[[Any], Any] | None:
+        """Return what handles a request of this broker to itself, None if it has to come over a listener."""
+        return self._call_own if self._dispatcher.takes_in_memory(key) else None
 
     async def shut_down(self) -> None:
         """Do a controlled shutdown: the controller moves leaderships away, and then allows this broker to stop."""

@@ -5,7 +5,8 @@ A node uses it in place of `Dispatcher` only if the caller passes it (`Node(make
 unchanged. Responsible for applying the action of a rule; not responsible for the choice of the rule (faults/).
 
 It is between the listeners of the broker half and the handlers. Rules do not apply to requests to a controller, nor to
-requests that the node's process passes to the broker half in memory.
+requests that come by `Node.call`. A request for share states that a broker sends to itself comes over a listener while
+a rule may apply to it, and in memory otherwise.
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         if type(result) is not bytes and isinstance(result, asyncio.Future | Promise):
             return PendingAnswer(self, row, ctx, result)
         return self.finish(row, ctx, result)
+
+    def takes_in_memory(self, key: int) -> bool:
+        """Return False while a rule may apply to this API, because rules act on frames."""
+        return not self._faults.may_match(key)
 
     def _see(self, row: Row, header: RequestHeader, request: Any) -> SeenRequest:
         topics = self.services.metadata.image.topics

@@ -57,9 +57,12 @@ CONFIG = {
 
 def become(node: SimBroker, nodes: Iterable[SimBroker], *, earlier: bool) -> None:
     """Let a node be of the last release, which does not list the requests to share coordinators in ApiVersions, or of
-    this one. Its connections end, those to itself too, as with a restart."""
+    this one. Its connections end, those to itself too, as with a restart. It asks itself over its listener meanwhile,
+    because it lists there what it serves."""
     rows = node.node.services.rows
     rows.advertised = [api.advertised for key, api in sorted(rows._apis.items()) if not (earlier and key in STATE_APIS)]
+    half = node.node.broker
+    half._dispatcher.takes_in_memory = lambda key: not earlier  # type: ignore[method-assign]
     for each in nodes:
         node.world.network.reset(node.machine, each.machine)
 

@@ -42,8 +42,8 @@ def test_a_node_asks_no_share_coordinator_until_a_share_group_needs_it(play: Pla
         assert answer == ShareStateAnswer(ErrorCode.NONE)
         (answer,) = await results([persister.read(key, 3)], 60)
         assert (answer.error, answer.state_epoch, answer.start_offset) == (ErrorCode.NONE, 1, 7)
-        # All requests of the persister go over one connection to each broker, which no other part uses.
-        assert connections(sim) == 1
+        # A broker asks itself in memory.
+        assert connections(sim) == 0
         assert sim.node.broker._channels._peers._connections.keys() == set()
 
     play(scenario)
