@@ -55,8 +55,10 @@ def refusal(frame: bytes) -> bytes:
 
 
 class FlakyProxy:
-    """`lose(n)`: the answers to the next n Produce requests are lost, each with its connection. `refuse(n)`: the next n
-    Produce requests do not reach the broker and are answered with an error."""
+    """`lose(n)`: the answers to the next n Produce requests are lost, each with its connection. `refuse(n)`: the n
+    Produce requests after these do not reach the broker and are answered with an error. With `held` these answers are
+    sent when one more request has come, because the client must have that request on its way before it learns of them.
+    """
 
     def __init__(self, broker_port: int) -> None:
         self._broker_port = broker_port
@@ -66,15 +68,16 @@ class FlakyProxy:
         self._to_lose = 0
         self.lost = 0
         self._to_refuse = 0
+        self._is_held = False
         threading.Thread(target=self._accept, name="flaky proxy", daemon=True).start()
 
     def lose(self, count: int) -> None:
         with self._lock:
             self._to_lose, self.lost = count, 0
 
-    def refuse(self, count: int) -> None:
+    def refuse(self, count: int, *, held: bool = False) -> None:
         with self._lock:
-            self._to_refuse = count
+            self._to_refuse, self._is_held = count, held
 
     def close(self) -> None:
         self._listening.close()
@@ -98,17 +101,23 @@ class FlakyProxy:
             end.close()
 
     def _requests(self, client: socket.socket, broker: socket.socket, doomed: set[bytes]) -> None:
+        held = b""
         while True:
             frame = read_frame(client)
             if int.from_bytes(frame[4:6], "big") == PRODUCE:
                 with self._lock:
-                    if self._to_refuse:
-                        self._to_refuse -= 1
-                        client.sendall(refusal(frame))
-                        continue
                     if self._to_lose:
                         self._to_lose -= 1
                         doomed.add(frame[8:12])
+                    elif self._to_refuse:
+                        self._to_refuse -= 1
+                        held += refusal(frame)
+                        if not self._is_held:
+                            client.sendall(held)
+                            held = b""
+                        continue
+                client.sendall(held)
+                held = b""
             broker.sendall(frame)
 
     def _answers(self, client: socket.socket, broker: socket.socket, doomed: set[bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from testkit.torture.attempts import Account, Attempt, Fate
+from testkit.torture.epochs import Repeats
 from testkit.torture.journal import Found, Journal, Transaction, Violation, value_of
 
 History = tuple[Journal, list[Found]]
@@ -73,6 +74,23 @@ def sent_twice() -> History:
     return requests(unanswered(0, 1), delivered(0, 1), delivered(2, 3))
 
 
+def written_again(*again: frozenset[int]) -> History:
+    """An idempotent writer's records, whose client wrote record 2 again in a new epoch, and had its answer then."""
+    journal = Journal("t-0")
+    writer = journal.writer("a", exactly_once=True)
+    writer.sent = 5
+    writer.acknowledged = {0: 0, 1: 1, 2: 3, 3: 4, 4: 5}
+    writer.repeats.by_epoch += again or [frozenset({2})]
+    numbers = (0, 1, 2, 2, 3, 4)
+    return journal, [Found(offset, None, value_of("a", number)) for offset, number in enumerate(numbers)]
+
+
+def without_acknowledgements(journal: Journal, found: list[Found], *order: int) -> None:
+    """Reorder the records of `written_again`, and forget their places, because only the order is to be judged."""
+    journal.writers["a"].acknowledged.clear()
+    renumbered(found, *order)
+
+
 def renumbered(found: list[Found], *order: int) -> None:
     """Keep the records of these offsets, in this order, with offsets from 0."""
     found[:] = [found[old]._replace(offset=new) for new, old in enumerate(order)]
@@ -100,6 +118,19 @@ def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
     journal.writers["a"].acknowledged = {0: 0, 1: 1, 2: 2, 3: 3}
     judge((journal, found))
     assert journal.sent_later == 0
+
+
+def test_an_idempotent_client_may_repeat_in_a_new_epoch_what_had_no_answer() -> None:
+    judge(written_again())
+    # Two epochs, and in each of them several records.
+    journal, found = written_again(frozenset({1, 2}), frozenset({2, 3}))
+    without_acknowledgements(journal, found, 0, 1, 2, 1, 2, 4, 2, 4, 5)
+    judge((journal, found))
+    # The request without an answer was not written.
+    journal, found = written_again()
+    journal.writers["a"].acknowledged.update({2: 2, 3: 3, 4: 4})
+    renumbered(found, 0, 1, 2, 4, 5)
+    judge((journal, found))
 
 
 def test_a_request_that_was_refused_may_be_there() -> None:
@@ -168,6 +199,51 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
         plain,
         lost_without_offsets,
         "was acknowledged at|missing between",
+    ),
+    "once: the client began no new epoch": (
+        written_again,
+        lambda journal, _: journal.writers["a"].repeats.by_epoch.clear(),
+        "record 2 was acknowledged at 3 and is at 2",
+    ),
+    "once: the answer to another record was lost": (
+        lambda: written_again(frozenset({1, 3, 4})),
+        lambda *_: None,
+        "record 2 was acknowledged at 3 and is at 2",
+    ),
+    "once: the last copy is lost": (
+        written_again,
+        lambda _, found: renumbered(found, 0, 1, 2, 4, 5),
+        "record 3 was acknowledged at 4 and is at 3",
+    ),
+    "once: the last copy is lost, and nothing is after it": (
+        written_again,
+        lambda _, found: renumbered(found, 0, 1, 2),
+        "record 2 was acknowledged at 3 and is gone",
+    ),
+    "once: a copy is after the acknowledged place": (
+        written_again,
+        lambda journal, _: journal.writers["a"].acknowledged.update({2: 2}),
+        "record 2 was acknowledged at 2 and is at 3",
+    ),
+    "once: a record three times for one new epoch": (
+        written_again,
+        lambda journal, found: without_acknowledgements(journal, found, 0, 1, 2, 2, 2, 4, 5),
+        "record 2 comes after 2, or twice",
+    ),
+    "once: the copy is after later records": (
+        written_again,
+        lambda journal, found: without_acknowledgements(journal, found, 0, 1, 2, 4, 2, 5),
+        "record 2 comes after 3, or twice",
+    ),
+    "once: the epochs repeat in another order": (
+        lambda: written_again(frozenset({1}), frozenset({3})),
+        lambda journal, found: without_acknowledgements(journal, found, 0, 1, 2, 4, 4, 1, 5),
+        "record 1 comes after 3, or twice",
+    ),
+    "once: a record is lost at a new epoch": (
+        written_again,
+        lambda journal, found: without_acknowledgements(journal, found, 0, 2, 2, 4, 5),
+        "missing between",
     ),
     "a record from nowhere": (plain, lambda _, found: found.append(Found(20, None, b"hello")), "nobody sent"),
     "a record that is still to be sent": (
@@ -300,6 +376,28 @@ def test_the_account_of_a_client() -> None:
         ([0, 1, 3], Fate.UNKNOWN),
         ([0, 1, 3], Fate.DELIVERED),
     ]
+
+
+def test_the_epochs_of_a_client() -> None:
+    """Messages are numbered from 1. Two requests lose their answers, and the second one is refused afterwards."""
+    repeats = Repeats()
+    lost = "encountered error: Local: Broker transport failure (actions Refresh,MsgPossiblyPersisted)"
+    for said in (
+        "t [0] changed PID{Invalid} -> PID{Id:5,Epoch:0} with base MsgId 1",
+        LINE + "MessageSet with 2 message(s) (MsgId 1, BaseSeq 0) delivered",
+        LINE + f"MessageSet with 2 message(s) (MsgId 3, BaseSeq 2) {lost}",
+        LINE + f"MessageSet with 1 message(s) (MsgId 5, BaseSeq 4) {lost} [NOT LEADER]",
+        LINE + "MessageSet with 1 message(s) (MsgId 6, BaseSeq 5) encountered error: Broker: Not leader for partition "
+        "(actions Refresh,MsgNotPersisted)",
+        LINE + "MessageSet with 2 message(s) (MsgId 3, BaseSeq 2) delivered",
+        LINE + "MessageSet with 1 message(s) (MsgId 7, BaseSeq 6) encountered error: Broker: Broker received an out of "
+        "order sequence number (actions Permanent,MsgPossiblyPersisted)",
+        "t [0] changed PID{Id:5,Epoch:0} -> PID{Id:5,Epoch:1} with base MsgId 5",
+        "t [0] changed PID{Id:5,Epoch:1} -> PID{Id:5,Epoch:2} with base MsgId 8",
+    ):
+        repeats.hear(said)
+    assert repeats.by_epoch == [{4}]
+    assert [number for number in range(8) if repeats.has(number)] == [4]
 
 
 @pytest.mark.parametrize("what", PLANTED)

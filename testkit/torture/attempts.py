@@ -20,6 +20,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 #: Settings with which the client logs everything that is read here. With the default, rebootstrap, librdkafka makes a
 #: new thread for a broker that was away. That thread may send new records before the old thread gives up those that it
@@ -90,10 +91,16 @@ class Account:
             insort(self._again, number)
 
 
+class Hearing(Protocol):
+    """An account of a client, which reads the lines that the client logs."""
+
+    def hear(self, line: str) -> None: ...
+
+
 class Listener(logging.Handler):
     """Gives every line that the client logs to an account."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Hearing) -> None:
         super().__init__()
         self._account = account
 
@@ -101,7 +108,7 @@ class Listener(logging.Handler):
         self._account.hear(record.getMessage())
 
 
-def listening(name: str, account: Account) -> logging.Logger:
+def listening(name: str, account: Hearing) -> logging.Logger:
     """Return a logger for one client; none of its lines reach other loggers."""
     logger = logging.Logger(name, logging.DEBUG)
     logger.addHandler(Listener(account))

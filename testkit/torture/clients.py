@@ -16,7 +16,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from testkit.clients import wait_until
 from testkit.torture.attempts import SAYS_ITS_REQUESTS, listening
-from testkit.torture.journal import Found, Journal, Transaction, value_of
+from testkit.torture.epochs import SAYS_ITS_EPOCHS
+from testkit.torture.journal import Found, Journal, Transaction, Written, value_of
 
 #: Longer than any of these runs, so that no record is given up because the broker was away.
 _FOR_EVER_MS = 2**31 - 1
@@ -36,6 +37,21 @@ def offset_of(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
+
+
+def delivery_report(journal: Journal, written: Written, number: int) -> Callable[[KafkaError | None, Message], None]:
+    """Return a function that enters the answer to a writer's record into the journal. It raises KafkaException if the
+    record was given up."""
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        # None if only a later answer proves that the record was written.
+        offset = message.offset()
+        with journal.lock:
+            written.acknowledged[number] = -1 if offset is None else offset
+
+    return report
 
 
 class Client(threading.Thread):
@@ -134,17 +150,13 @@ class Writer(Client):
     def _producer(self) -> Producer:
         if self._says:
             return Producer(self._settings, logger=listening(self.name, self.written.account))
+        if self.written.exactly_once:
+            settings = {**self._settings, **SAYS_ITS_EPOCHS}
+            return Producer(settings, logger=listening(self.name, self.written.repeats))
         return Producer(self._settings)
 
     def _delivered(self, number: int) -> Callable[[KafkaError | None, Any], None]:
-        def report(error: KafkaError | None, message: Any) -> None:
-            if error is not None:
-                raise KafkaException(error)
-            offset = offset_of(message)
-            with self.journal.lock:
-                self.written.acknowledged[number] = -1 if offset is None else offset
-
-        return report
+        return delivery_report(self.journal, self.written, number)
 
     def _send(self, producer: Producer, count: int) -> None:
         for _ in range(count):

@@ -5,7 +5,8 @@ its number, and the rest of the value follows from these. So a record that no wr
 
 The rules when processes are killed and the page cache is not (no power was lost):
 * Every acknowledged record is there, at the offset that was acknowledged, unless retention was set to take it.
-* The records of an idempotent producer are there once, in their order.
+* The records of an idempotent producer are there once, in their order. A new epoch of its client may begin with records
+  that an earlier request had without an answer: each such epoch may repeat them once (epochs.py).
 * A producer that is not idempotent may send records again, also after later ones (attempts.py). Its log holds whole
   requests in the order in which its client sent them. Each acknowledged request is there, and none is there more
   often than it was sent. A request that was answered with an error may be there, because a leader that goes away
@@ -21,11 +22,13 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from testkit.torture.attempts import Account, Attempt, Fate
+from testkit.torture.epochs import Repeats
 
 _FILLER = bytes(range(256)) * 24
 
@@ -78,6 +81,8 @@ class Written:
     keys: int = 0
     #: the client's requests
     account: Account = field(default_factory=Account)
+    #: the records that an idempotent client may have written again
+    repeats: Repeats = field(default_factory=Repeats)
 
     def key(self, number: int) -> bytes | None:
         return b"%s-%d" % (self.name.encode(), number % self.keys) if self.keys else None
@@ -131,7 +136,9 @@ class Journal:
         if self._read.setdefault(record.offset, mark) != mark:
             raise self.violated(f"offset {record.offset} was something else before it was {name}'s record {number}")
         offset = writer.acknowledged.get(number, -1)
-        if offset >= 0 and writer.exactly_once and offset != record.offset:
+        # The acknowledgement has the place of the last copy.
+        is_earlier_copy = record.offset < offset and writer.repeats.has(number)
+        if offset >= 0 and writer.exactly_once and offset != record.offset and not is_earlier_copy:
             raise self.violated(f"{name}'s record {number} was acknowledged at {offset} and is at {record.offset}")
         return name, number
 
@@ -170,9 +177,15 @@ class Journal:
 
     def _judge_order(self, writer: Written, found: list[Numbered]) -> None:
         newest = -1
+        epochs = deque(writer.repeats.by_epoch)
         for number, _ in found:
             if number <= newest:
-                raise self.violated(f"{writer.name}'s record {number} comes after {newest}, or twice")
+                repeated = set(range(number, newest + 1))
+                while epochs and not repeated <= epochs[0]:
+                    epochs.popleft()
+                if not epochs:
+                    raise self.violated(f"{writer.name}'s record {number} comes after {newest}, or twice")
+                epochs.popleft()
             newest = number
 
     def _judge_attempts(self, writer: Written, numbers: list[int]) -> None:
