@@ -137,25 +137,46 @@ def test_topics_change_on_both(cluster: Cluster, leader: int) -> None:
 ALONE = [b"alone-%d" % number for number in range(20)]
 
 
+class Numbers:
+    """An idempotent producer with one batch for each of its sequence numbers."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def send(self, wire: Wire, sequence: int, value: bytes, *, acks: int = -1) -> int:
+        """Return the offset that the leader answers."""
+        made = batch(value, producer_id=77_000, producer_epoch=0, base_sequence=sequence)
+        answer = wire.produce(self._topic, made, acks=acks)
+        assert answer.error_code == ErrorCode.NONE, (sequence, value)
+        offset: int = answer.base_offset
+        return offset
+
+
 def test_either_is_killed_and_comes_back(cluster: Cluster) -> None:
-    """Clients continue with the other one. Records that only the killed leader had are truncated when it is back."""
+    """Clients continue with the other one. Records that only the killed leader had are truncated when it is back, and
+    with them what it knew of their producer: it takes none of its next batches for a repetition."""
     topics = [cluster.create("load-1", (KAFKA, OURS)), cluster.create("load-2", (OURS, KAFKA))]
     with Load(cluster, topics, ONCE) as load:
         load.goes_on()
         for victim in BROKERS:
             other = OTHER[victim]
             cut = cluster.create(f"cut-{victim}", (victim, other))
+            producer = Numbers(cut)
             with Wire(cluster.address(victim)) as wire:
-                assert wire.produce(cut, batch(b"kept")).error_code == ErrorCode.NONE
+                assert producer.send(wire, 0, b"kept") == 0
                 with cluster.paused(other):
                     # One answer with the first of them may be on its way to the follower, which sends no further fetch.
                     for value in ALONE:
                         assert wire.produce(cut, batch(value), acks=1).error_code == ErrorCode.NONE
+                    for sequence in (1, 2):
+                        producer.send(wire, sequence, b"lost", acks=1)
                     cluster.kill(victim)
             load.goes_on()
             new_leader(cluster, cut, other)
             with Wire(cluster.address(other)) as wire:
-                assert wire.produce(cut, batch(b"later")).error_code == ErrorCode.NONE
+                assert producer.send(wire, 0, b"kept") == 0
+                later = producer.send(wire, 1, b"later")
+                assert producer.send(wire, 1, b"later") == later
                 kept = wire.values(cut)
             followed = len(kept) - 2
             assert kept == [b"kept", *ALONE[:followed], b"later"]
@@ -164,6 +185,11 @@ def test_either_is_killed_and_comes_back(cluster: Cluster) -> None:
             cluster.in_sync(*topics, cut)
             load.goes_on()
             assert values_of(cluster.same_logs(cut)) == kept
+            cluster.move(cut, victim)
+            with Wire(cluster.address(victim)) as wire:
+                assert producer.send(wire, 1, b"later") == later
+                assert producer.send(wire, 2, b"last") == producer.send(wire, 2, b"last") == later + 1
+            assert values_of(cluster.same_logs(cut)) == [*kept, b"last"]
     load.judge()
     for topic in topics:
         cluster.same_logs(topic)
