@@ -18,7 +18,7 @@ from pykbroker.config.start_up import start_config
 from pykbroker.config.typed_config import Config
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.network import HOST, Network
-from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
@@ -61,7 +61,7 @@ def lay_out(
     `levels`: the levels of features with which the cluster begins. `secured`: keys of the listener SECURE, which
     clients then use; nodes use a plain listener of their own. Raises ConfigError or OSError; then nothing is left.
     """
-    disk, rng = OsDisk(), random.SystemRandom()
+    disk, rng = VolatileDisk(), random.SystemRandom()
     directories = tempfile.TemporaryDirectory(prefix="pykbroker-")
     try:
         clients, controllers = ({number: network.reserve(number) for number in properties} for _ in range(2))

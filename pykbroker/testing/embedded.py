@@ -28,17 +28,20 @@ from pykbroker.testing.release_levels import NEWEST_RELEASE, format_unused, leve
 from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.volatile import VolatileDisk
 
 
 class Broker(WithBlock, Watched, SharesInProcess, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
-    removed; without it the node uses a temporary directory. `port`: the port for clients; 0 takes a free port at every
-    start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`. `release`:
-    the release of Apache Kafka at whose levels of features a new cluster begins, `4.3` or `4.4`. Without it, a broker
-    without `data_dir` begins at those of 4.4, and one with it at those of `pykbroker start`. A directory that is in use
-    already keeps its levels. Raises ConfigError for an unknown release.
+    removed; without it the node uses a temporary directory, and does not wait until a device has its bytes. `port`: the
+    port for clients; 0 takes a free port at every start, as the controller's listener always does. `record`: keep the
+    requests of clients, for `requests`. `release`: the release of Apache Kafka at whose levels of features a new
+    cluster begins, `4.3` or `4.4`. Without it, a broker without `data_dir` begins at those of 4.4, and one with it at
+    those of `pykbroker start`. A directory that is in use already keeps its levels. Raises ConfigError for an unknown
+    release.
     """
 
     def __init__(
@@ -112,20 +115,24 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         """Start and wait until clients can connect. Raises the exception that kept the node from starting."""
         if self._run is not None:
             raise RuntimeError("the broker is running already")
-        if self._data_dir is None:
+        is_kept = self._data_dir is not None
+        if not is_kept:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
             properties = {**development_profile(directory, self._port, controller_port=0), **self._overrides}
             config = start_config(properties)
             if self._levels is not None:
-                format_unused(config, self._levels)
+                format_unused(config, self._levels, OsDisk() if is_kept else VolatileDisk())
         except (ConfigError, StorageFormatError, OSError):
             self._remove_temporary()
             raise
         self._failure = None
         self._run = NodeThread(
-            config, partial(OsRuntime, two_loops=True), may_format=True, make_dispatcher=self._make_dispatcher
+            config,
+            partial(OsRuntime, two_loops=True, durable=is_kept),
+            may_format=True,
+            make_dispatcher=self._make_dispatcher,
         )
         try:
             self._run.wait_until_ready()

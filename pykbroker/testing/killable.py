@@ -34,17 +34,15 @@ from pykbroker.runtime.second_loop import SecondLoop
 from pykbroker.runtime.world import Beside
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
-from pykbroker_log.os_disk.disk import Contexts, OsDisk
 from pykbroker_log.os_disk.files import OsFile
 from pykbroker_log.os_disk.locks import OsLock
+from pykbroker_log.os_disk.volatile import VolatileDisk
 
 logger = logging.getLogger(__name__)
 
 Factory = Callable[[], asyncio.BaseProtocol]
 Connected = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
 
-#: Contexts for fsyncs of many files that no node of this process uses at the moment.
-_idle_contexts: Contexts = []
 _FEW_LINKS = 64
 
 
@@ -351,14 +349,13 @@ class _Link(asyncio.Transport):
         return self._transport.get_write_buffer_size()
 
 
-class KillableDisk(OsDisk):
-    """The operating system's disk until `die`; after that every call that would change or open something fails."""
+class KillableDisk(VolatileDisk):
+    """The operating system's disk until `die`; after that every call that would change or open something fails. A
+    cluster's directories are temporary, so no node waits for a device."""
 
     def __init__(self, max_open_files: int | None = None) -> None:
         super().__init__(max_open_files=max_open_files)
         self.descriptors: _Descriptors = _Descriptors(max_open_files)
-        # The system provides few contexts, and takes none back from a living process, so nodes use them in turn.
-        self._contexts = _idle_contexts
         self._is_dead = False
         self._locks: list[OsLock] = []
 

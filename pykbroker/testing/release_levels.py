@@ -10,7 +10,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.typed_config import Config
 from pykbroker.metadata.features import FeatureError, chosen_levels
 from pykbroker.storage.format import directories_of, format_directories, is_unused
-from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.disk import Disk
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
 #: the newest release whose features are served
@@ -26,10 +26,10 @@ def levels_of(release: str) -> dict[str, int]:
         raise ConfigError(str(error)) from None
 
 
-def format_unused(config: Config, levels: dict[str, int]) -> None:
+def format_unused(config: Config, levels: dict[str, int], disk: Disk) -> None:
     """Format the directories of a node for a new cluster with these levels, unless one is in use already. Raises
     StorageFormatError, OSError."""
-    disk, rng = OsDisk(), random.SystemRandom()
+    rng = random.SystemRandom()
     if all(is_unused(disk, path) for path in directories_of(config)):
         cluster_id = uuid_to_str(random_uuid(rng))
         format_directories(disk, config, cluster_id, rng, now_ms=time.time_ns() // 1_000_000, levels=levels)

@@ -1,9 +1,10 @@
-"""The two disks behave alike, and the memory disk loses exactly what was not synced."""
+"""The disks behave alike, and the memory disk loses exactly what was not synced."""
 
 from __future__ import annotations
 
 import errno
 import itertools
+import os
 import pathlib
 import socket
 import threading
@@ -12,14 +13,16 @@ from functools import partial
 
 import pytest
 
-from pykbroker_log.disk import Disk, read_file, remove_tree, write_atomic
+from pykbroker_log.disk import Disk, FileClosed, read_file, remove_tree, sync_path, write_atomic
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.os_disk import files
 from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.volatile import VolatileDisk
 
 
-@pytest.fixture(params=["os", "memory"])
+@pytest.fixture(params=[OsDisk, VolatileDisk, MemoryDisk])
 def place(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> tuple[Disk, str]:
-    disk: Disk = OsDisk() if request.param == "os" else MemoryDisk()
+    disk: Disk = request.param()
     root = f"{tmp_path}/root"
     disk.make_dirs(root)
     return disk, root
@@ -43,6 +46,33 @@ def test_files(place: tuple[Disk, str]) -> None:
     assert read_file(disk, path) == b"hello"
     region = disk.open(path).region(1, 3)
     assert region is None or (len(region), region.pread(9, 1)) == (3, b"ll")
+
+
+def test_what_is_missing_cannot_be_synced(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    file.close()
+    with pytest.raises(FileClosed):
+        file.fsync()
+    disk.fsync_files([file])
+    with pytest.raises(FileNotFoundError):
+        disk.fsync_dir(f"{root}/missing")
+    assert list(disk.fsync_dirs([root, f"{root}/missing"])) == [f"{root}/missing"]
+
+
+def test_a_volatile_disk_waits_for_no_device(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    for module, name in ((os, "fsync"), (files, "_sync")):
+        monkeypatch.setattr(module, name, synced.append)
+    counts = []
+    for disk in (OsDisk(), VolatileDisk()):
+        path = f"{tmp_path}/{type(disk).__name__}"
+        write_atomic(disk, path, b"1")
+        sync_path(disk, path)
+        disk.fsync_files([disk.open(path)])
+        disk.fsync_dirs([str(tmp_path)])
+        counts.append(len(synced))
+    assert counts == [5, 5]
 
 
 def test_more_buffers_than_one_call_takes(place: tuple[Disk, str]) -> None:

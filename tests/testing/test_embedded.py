@@ -19,6 +19,8 @@ import pytest
 import pykbroker
 from pykbroker.config.kinds import ConfigError
 from pykbroker.storage.format import StorageFormatError
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.files import OsFile
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from testkit.nodes.wire import Wire, batch
@@ -71,6 +73,27 @@ def test_a_data_directory_is_kept(tmp_path: Path) -> None:
             assert wire.produce("t", batch(values[-1])).error_code == ErrorCode.NONE
             assert wire.values("t") == values
     assert (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_only_a_kept_directory_waits_for_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(name: str, usual: Any) -> Any:
+        def call(*given: Any) -> Any:
+            asked.append(name)
+            return usual(*given)
+
+        return call
+
+    for name in ("fsync_dir", "fsync_dirs", "fsync_files", "fsyncs"):
+        monkeypatch.setattr(OsDisk, name, noted(name, getattr(OsDisk, name)))
+    monkeypatch.setattr(OsFile, "fsync", noted("fsync", OsFile.fsync))
+    for directory in (None, tmp_path):
+        assert asked == []
+        with pykbroker.Broker(data_dir=directory) as broker, Wire(broker.bootstrap_servers) as wire:
+            wire.create("t", flush_messages=1)
+            assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
+    assert {"fsync", "fsync_dir"} <= set(asked)
 
 
 def test_a_broker_may_be_started_again() -> None:
