@@ -72,7 +72,9 @@ class ShareMembers:
         self.produced = 0
         self._ended = threading.Event()
         self._bootstrap = ",".join(cluster.address(number) for number in cluster.numbers)
-        self._producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "log_level": 0})
+        # With several requests in flight, librdkafka may write records twice (testkit/torture/epochs.py).
+        settings = {"enable.idempotence": True, "max.in.flight": 1, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": self._bootstrap, **settings})
         self._running: list[Future[None]] = []
         with Wire(cluster.address(cluster.living()[0])) as wire:
             for group in self.events:
