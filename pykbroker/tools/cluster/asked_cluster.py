@@ -19,6 +19,7 @@ from pykbroker.tools.cluster.asked_node import Asked, AskedNode
 from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, Unreachable, check, failed, timed_out
 from pykbroker.tools.cluster.node_connection import R
+from pykbroker.tools.cluster.patience import ClientPatience
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
@@ -28,9 +29,8 @@ T = TypeVar("T")
 PartitionName: TypeAlias = tuple[str, int]
 
 _PAUSE_SECONDS = 0.1
-#: how long after `give_up` requests may wait, and how long each of them may wait at least, even after that time
-_GIVING_UP_MS = 5000
-_LEAST_MS = 1000
+#: Requests may wait for so long after `give_up`, and each of them a little even after that time, see patience.py.
+_GIVING_UP_SECONDS = 5.0
 _GROUP = 0
 _TRANSACTION = 1
 
@@ -82,9 +82,7 @@ class AskedCluster:
         #: by kind and key, as FindCoordinator has them; forgotten before a request is repeated
         self._coordinators: dict[tuple[int, str], int] = {}
         self._warned: set[str] = set()
-        self._gives_up = False
-        #: when the requests after `give_up` should have ended
-        self._ends_at = 0.0
+        self._patience = ClientPatience()
 
     def __enter__(self) -> AskedCluster:
         return self
@@ -184,8 +182,7 @@ class AskedCluster:
     ) -> R:
         """Send a request to a node, or to any node. Raises AskFailed; the caller checks error codes in the answer."""
         connection = self._any() if node is None else self._of(node)
-        limit_ms = self._limited(timeout_ms or self._settings.request_timeout_ms)
-        return connection.ask(Asked(message, answer, least, most), limit_ms)
+        return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
         """Send a request to the node that the cluster names as the controller, or to any node if that node cannot be
@@ -198,7 +195,7 @@ class AskedCluster:
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
         """Return API key -> the least and the greatest version that a node serves."""
         connection = self._any() if node is None else self._of(node)
-        return connection.versions(self._limited(self._settings.request_timeout_ms))
+        return connection.versions(self._settings.request_timeout_ms)
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
         """Return the node that coordinates each group, or each transactional id. In a function for `settled` this asks
@@ -233,7 +230,7 @@ class AskedCluster:
                 names_gone = bool(self._coordinators) and error.code == ErrorCode.BROKER_NOT_AVAILABLE
                 # A caller that asks again itself needs the new coordinator, too.
                 self._coordinators.clear()
-                if not (error.retriable or names_gone) or self._gives_up or time.monotonic() >= deadline:
+                if not (error.retriable or names_gone) or self._patience.has_given_up or time.monotonic() >= deadline:
                     raise
                 if error.code == ErrorCode.NETWORK_EXCEPTION:
                     self._forget_connections()
@@ -241,27 +238,24 @@ class AskedCluster:
                     self._nodes = {}
             time.sleep(_PAUSE_SECONDS)
 
-    def give_up(self) -> None:
-        """From now on send each request once and wait for it only for a moment, because the user wants to end. A
-        request that is in flight keeps its time limit. A signal handler may call this. A second call gives no more
-        time."""
-        if self._gives_up:
-            return
-        self._ends_at = time.monotonic() + _GIVING_UP_MS / 1000
-        self._gives_up = True
+    def give_up(self, seconds: float = _GIVING_UP_SECONDS) -> None:
+        """From now on send each request once, and only to nodes that answer, because the user wants to end. Requests
+        should have ended after so many seconds, also those that are in flight. A signal handler may call this. A second
+        call gives no more time."""
+        self._patience.give_up(seconds)
 
-    def _limited(self, timeout_ms: int) -> int:
-        if not self._gives_up:
-            return timeout_ms
-        return min(timeout_ms, max(_LEAST_MS, int((self._ends_at - time.monotonic()) * 1000)))
+    def wait_until(self, at: float) -> None:
+        """End every wait for a node at this time of `time.monotonic()`. A later call may name a later time."""
+        self._patience.wait_until(at)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
     def _connection(self, address: str) -> AskedNode:
         known = self._connections.get(address)
         if known is None:
+            settings = self._settings
             known = AskedNode(
-                address, self._settings.client_id, self._settings.security, self._settings.request_timeout_ms
+                address, settings.client_id, settings.security, settings.request_timeout_ms, self._patience
             )
             self._connections[address] = known
         return known
@@ -307,7 +301,7 @@ class AskedCluster:
             if not self._settings.patient:
                 self._explain(addresses[0], "; ".join(reasons))
                 raise Unreachable(reasons)
-            if self._gives_up or time.monotonic() >= deadline:
+            if self._patience.has_given_up or time.monotonic() >= deadline:
                 raise timed_out("Timed out waiting for a node assignment.")
             time.sleep(_PAUSE_SECONDS)
 
@@ -350,7 +344,7 @@ class AskedCluster:
         nothing but its API versions, so the caller can still send its own request to another node. Raises AskFailed for
         an error that every other node would return as well."""
         try:
-            connection.versions(self._limited(self._settings.request_timeout_ms))
+            connection.versions(self._settings.request_timeout_ms)
         except AskFailed as error:
             if error.code != ErrorCode.NETWORK_EXCEPTION:
                 raise

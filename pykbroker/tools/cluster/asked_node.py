@@ -7,13 +7,13 @@ meaning of an error in an answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, no_connection, unsupported
 from pykbroker.tools.cluster.node_connection import CertificateRefused, NodeConnection, R, UserRefused
+from pykbroker.tools.cluster.patience import ClientPatience, WaitLimit
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.primitives import TopLevel
@@ -38,12 +38,22 @@ class Asked(Generic[R]):
 class AskedNode:
     """One address of a cluster. The first request opens the connection, and so does the first request after its end."""
 
-    def __init__(self, address: str, client_id: str, security: ClientSecurity, timeout_ms: int) -> None:
-        """`timeout_ms`: the time until a connection is ready for requests."""
+    def __init__(
+        self,
+        address: str,
+        client_id: str,
+        security: ClientSecurity,
+        timeout_ms: int,
+        patience: ClientPatience | None = None,
+    ) -> None:
+        """`timeout_ms`: the time until a connection is ready for requests; `patience`: ends waits earlier."""
         self.address = address
         self._client_id = client_id
         self._security = security
         self._timeout_ms = timeout_ms
+        self._patience = ClientPatience() if patience is None else patience
+        #: the last request was not answered in time
+        self._is_silent = False
         self._connection: NodeConnection | None = None
 
     def close(self) -> None:
@@ -65,21 +75,23 @@ class AskedNode:
         connection = self._connection
         assert connection is not None
 
-        def exchange(deadline: float) -> R:
+        def exchange(deadline: WaitLimit) -> R:
             return connection.exchange(asked.message, asked.answer, version, deadline)
 
         return self._within(timeout_ms, exchange)
 
-    def _ready(self, deadline: float) -> NodeConnection:
+    def _ready(self, deadline: WaitLimit) -> NodeConnection:
         if self._connection is None or not self._connection.is_open():
             self.close()
             self._connection = NodeConnection(self.address, self._client_id, self._security, deadline)
         return self._connection
 
-    def _within(self, timeout_ms: int, work: Callable[[float], T]) -> T:
+    def _within(self, timeout_ms: int, work: Callable[[WaitLimit], T]) -> T:
         """Call `work` with the time at which it must end, and name its failure."""
+        if self._is_silent and self._patience.is_over:
+            raise NoAnswer(f"{self.address} does not answer")
         try:
-            return work(time.monotonic() + timeout_ms / 1000)
+            done = work(WaitLimit(timeout_ms / 1000, self._patience))
         except UserRefused as error:
             raise AskFailed(str(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
         except CertificateRefused as error:
@@ -89,11 +101,14 @@ class AskedNode:
                 "org.apache.kafka.common.errors.SslAuthenticationException",
             ) from None
         except TimeoutError:
+            self._is_silent = True
             raise NoAnswer(f"{self.address} does not answer: no answer within {timeout_ms} ms") from None
         except DecodeError as error:
             raise no_connection(f"{self.address} sent an answer that cannot be read: {error}") from None
         except OSError as error:
             raise no_connection(f"{self.address} cannot be reached: {error.strerror or error}") from None
+        self._is_silent = False
+        return done
 
 
 def version_for(api_key: int, ranges: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None) -> int:

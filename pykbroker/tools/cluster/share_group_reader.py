@@ -33,6 +33,8 @@ from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 #: A signal and the next heartbeat wait for at most this long.
 _WAIT_MS: Final = 200
 _JOIN_SECONDS: Final = 60.0
+#: how long brokers may take for the end of a read that was stopped, where an end of its own has more time
+_STOP_SECONDS: Final = 1.0
 #: between heartbeats until the group has assigned a partition
 _JOINING_MS: Final = 500
 _NOTHING_FOR_SECONDS: Final = 3.0
@@ -70,6 +72,8 @@ class WantedShare:
     #: Yield an empty batch whenever nothing has come for a moment, so that the caller can look at the time. Also wait
     #: without an end for the first partition, and for brokers that do not answer.
     shows_pauses: bool = False
+    #: End a wait for a broker that long after the last batch, so that the caller can end; None for no such end.
+    silence_ms: int | None = None
     #: max.poll.records and fetch.max.bytes
     records_at_once: int = 500
     bytes_at_once: int = MOST_BYTES
@@ -123,7 +127,7 @@ class ShareGroupReader:
     def stop(self) -> None:
         """End before the next batch; a signal handler may call it."""
         self._is_stopped = True
-        self._cluster.give_up()
+        self._cluster.give_up(_STOP_SECONDS)
 
     def batches(self) -> Iterator[list[DeliveredRecord]]:
         """Yield batches of records, each of one broker. A batch is acknowledged before the next one is requested."""
@@ -140,6 +144,7 @@ class ShareGroupReader:
         waits_since = time.monotonic()
         #: the end of the last pass that brought records or failed, and of the last pass that did not fail
         heard_at = well_at = 0.0
+        self._note_life()
         while not self._has_ended():
             if not self._is_member():
                 time.sleep(_PAUSE_SECONDS)
@@ -162,6 +167,7 @@ class ShareGroupReader:
                 # Brokers are asked in turn, so each may keep its request only for a part of the time.
                 if batch := self._fetched(node, _WAIT_MS // len(nodes)):
                     yield batch
+                    self._note_life()
                     self.acknowledge()
                     heard_at = well_at = time.monotonic()
                 if self._has_ended():
@@ -201,6 +207,11 @@ class ShareGroupReader:
         if self._epoch != _JOIN:
             with suppress(AskFailed):
                 self._ask_coordinator(_LEAVE)
+
+    def _note_life(self) -> None:
+        """Let the caller's time limit begin now."""
+        if self._wanted.silence_ms is not None:
+            self._cluster.wait_until(time.monotonic() + self._wanted.silence_ms / 1000)
 
     def _has_ended(self) -> bool:
         return self._is_stopped or self._left == 0

@@ -313,6 +313,7 @@ def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     out = sys.stdout.buffer
     printed_all = False
+    waits = True
     try:
         for batch in reader.batches():
             for record in batch:
@@ -322,8 +323,13 @@ def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], 
     except BrokenPipeError:
         # The reader of the output has closed it. The interpreter flushes stdout once more at exit, which must not fail.
         drop_output()
+    except KeyboardInterrupt:
+        # The user does not want to wait for brokers, which notice that the connections end.
+        waits = False
+        raise
     finally:
-        reader.close(printed_all=printed_all)
+        if waits:
+            reader.close(printed_all=printed_all)
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 + caught[0] if caught else 0

@@ -120,14 +120,17 @@ def _read(given: Given, properties: dict[str, str], text: RecordText) -> int:
     kind = REJECT if given.has("reject") else RELEASE if given.has("release") else ACCEPT
     most = given.number("max-messages")
     count = None if most is None or most == -1 else max(0, most)
-    wanted = WantedShare(properties["group.id"], [given.text("topic") or ""], kind, count=count)
     timeout_ms = given.number("timeout-ms")
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None
+    topic = given.text("topic") or ""
+    wanted = WantedShare(properties["group.id"], [topic], kind, count=count, silence_ms=timeout_ms)
     printing = _Printing(text, rejects_on_error=given.has("reject-message-on-error"))
     bootstrap = given.text("bootstrap-server") or ""
     status = 0
     with share_member(properties, bootstrap, wanted, lambda *_: None) as reader, StopSignals(reader.stop) as stopped:
         try:
-            printing.print_all(reader, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
+            printing.print_all(reader, timeout_ms)
         except OSError:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
             drop_output()

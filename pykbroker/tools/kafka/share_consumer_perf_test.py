@@ -145,7 +145,7 @@ def _members(given: Given) -> Iterator[list[_Member]]:
     count = given.integer("threads")
     if count < 1:
         raise ValueError("--threads must be at least 1")
-    wanted = WantedShare(group, [given.text("topic") or ""], ACCEPT)
+    wanted = WantedShare(group, [given.text("topic") or ""], ACCEPT, silence_ms=given.integer("timeout"))
     with ExitStack() as stack:
         members = []
         for number in range(1, count + 1):

@@ -53,7 +53,8 @@ def share_member(
         records_at_once=number_of(properties, "max.poll.records", wanted.records_at_once, least=1),
         bytes_at_once=number_of(properties, "fetch.max.bytes", wanted.bytes_at_once),
     )
-    # The tool looks at its own time limit whenever a question to the cluster ends, and the member asks again.
+    # The tool looks at its own time limit and at signals whenever a question to the cluster ends, and the member asks
+    # again.
     settings = replace(settings_of(properties, bootstrap), timeout_ms=_QUESTION_MS)
     with AskedCluster(settings) as cluster:
         reader = ShareGroupReader(cluster, wanted, on_acknowledged)

@@ -19,6 +19,7 @@ from pykbroker.tools.cluster.asked_node import Asked, AskedNode
 from pykbroker.tools.cluster.client_properties import settings_of
 from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.cluster.patience import ClientPatience
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -98,6 +99,50 @@ def test_no_late_answer_is_taken_for_the_next_one() -> None:
     assert node.connections == 2
     asked.close()
     node.close()
+
+
+def test_a_wait_ends_early_when_the_client_gives_up() -> None:
+    node = AnsweringNode(is_silent=True)
+    patience = ClientPatience()
+    asked = AskedNode(node.address, "tool", ClientSecurity(), 600_000, patience)
+    asked.versions()
+    threading.Timer(0.05, patience.give_up, [0]).start()
+    with pytest.raises(AskFailed, match="does not answer"):
+        metadata(asked, timeout_ms=600_000)
+    # The node is not asked again.
+    with pytest.raises(AskFailed, match=f"^{node.address} does not answer$"):
+        metadata(asked, timeout_ms=600_000)
+    assert node.connections == 1
+    asked.close()
+    node.close()
+
+
+def test_a_connection_that_nothing_takes_is_given_up() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        host, port = listening.getsockname()
+        patience = ClientPatience()
+        asked = AskedNode(f"{host}:{port}", "tool", ClientSecurity(), 600_000, patience)
+        patience.give_up(0)
+        with contextlib.ExitStack() as stack:
+            # The kernel drops further connections while the queue of the listener is full.
+            for _ in range(3):
+                made = stack.enter_context(socket.socket())
+                made.setblocking(False)
+                made.connect_ex((host, port))
+            with pytest.raises(AskFailed, match="cannot be reached: no connection within 1"):
+                asked.versions()
+
+
+def test_a_handshake_is_given_up() -> None:
+    patience = ClientPatience()
+    patience.give_up(0)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        asked = AskedNode(address, "tool", ClientSecurity("SSL", ssl.create_default_context()), 600_000, patience)
+        with pytest.raises(AskFailed, match="does not answer"):
+            asked.versions()
 
 
 @pytest.fixture(scope="module")

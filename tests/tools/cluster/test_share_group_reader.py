@@ -43,11 +43,18 @@ class Scripted(AskedCluster):
         self.heartbeat_error = 0
         self.metadata_error: Exception | None = None
         self.serves: dict[int, tuple[int, int]] = {ApiKey.SHARE_FETCH: (1, 2)}
+        self.waits_until: list[float] = []
         #: node and message of each request but for metadata
         self.asked: list[tuple[int | None, Any]] = []
 
     def refresh(self) -> None:
         pass
+
+    def give_up(self, seconds: float = 5.0) -> None:
+        pass
+
+    def wait_until(self, at: float) -> None:
+        self.waits_until.append(at)
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
         return self.serves
@@ -458,19 +465,17 @@ def test_no_broker_is_waited_for_after_the_end(capsys: pytest.CaptureFixture[str
     assert clock.now < 1001
 
 
-def test_requests_after_the_end_have_little_time() -> None:
-    clock = Time()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asked_cluster, "time", clock)
-        cluster = AskedCluster(ClusterSettings(("127.0.0.1:1",)))
-        assert cluster._limited(30_000) == 30_000
-        cluster.give_up()
-        assert 4000 < cluster._limited(30_000) <= 5000
-        clock.now += 3
-        cluster.give_up()
-        assert cluster._limited(30_000) <= 2000
-        clock.now += 60
-        assert cluster._limited(30_000) == 1000
+def test_a_read_has_the_time_limit_of_its_caller(clock: Time) -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)], [partition(0, 1, 1)]]}
+    wanted = WantedShare("g", ["t"], ACCEPT, follows=True, shows_pauses=True, silence_ms=5000)
+    batches = ShareGroupReader(cluster, wanted, lambda place, offsets, error: None).batches()
+    assert next(batches)
+    assert cluster.waits_until == [pytest.approx(1005, abs=1)]
+    # The caller prints for a minute.
+    clock.sleep(60)
+    assert next(batches) == []
+    assert cluster.waits_until[1:] == [pytest.approx(1065, abs=1)]
 
 
 def test_no_request_is_repeated_after_the_end() -> None:
