@@ -121,3 +121,5 @@ class SendLetters:
     batches: Mapping[LetterPartition, bytes]
     #: each order of a batch, and the offset after its last letter in the batch
     orders: Mapping[LetterPartition, Sequence[tuple[LetterOrder, int]]] = field(default_factory=dict)
+    #: when it was made
+    began: float = 0.0

@@ -77,7 +77,7 @@ class LetterWriter:
         self._machine = WriterMachine(self._topic_of, self._copies_of, counts, runtime.random)
         self._promises: dict[LetterOrder, Promise] = {}
         self._turn: asyncio.Handle | None = None
-        self._timer = EarlyTimer(runtime.loop, self._wake)
+        self._timer = EarlyTimer(runtime.loop, self._pump_soon)
         self._is_closed = False
 
     # -- calls --------------------------------------------------------------------------------------------------------
@@ -169,11 +169,6 @@ class LetterWriter:
         except Exception:
             # The other promises must have their results too.
             logger.exception("The end of the dead letters of %s could not be used", letters)
-
-    def _wake(self) -> None:
-        self._machine.wake(self._runtime.loop.time())
-        self._pump_soon()
-        self._timer.set(self._machine.next_wake())
 
     # -- the source log, the controller and the leaders of topics ----------------------------------------------------
 

@@ -60,10 +60,10 @@ class ReadyOrders:
         return [next(iter(orders)) for places in self._places.values() for orders in places.values()]
 
     def take(self, place: LetterPlace) -> dict[LetterOrder, None]:
-        """Remove a place and return its orders."""
-        places = self._places[place.node_id]
-        orders = places.pop(place)
-        if not places:
+        """Remove a place and return its orders. There may be none."""
+        places = self._places.get(place.node_id, {})
+        orders = places.pop(place, {})
+        if orders and not places:
             del self._places[place.node_id]
         return orders
 

@@ -15,12 +15,12 @@ Invariants
 * One request is under way to a broker, and it is bounded (ready_orders.py).
 * At most `MOST_ORDERS` orders are here. An order beyond them is given up at once.
 * Reads and the memory of copies are bounded (copy_reads.py).
-* One call of `take_steps` looks at `MOST_ORDERS_A_TURN` orders and makes `MOST_LETTERS_A_TURN` letters, then `has_more`
-  is True.
+* One call of `take_steps` does `MOST_ORDERS_A_TURN` steps of each kind, such as the ends of rests, and makes
+  `MOST_LETTERS_A_TURN` letters. Then `has_more` is True.
 
 An order is given up if the rules refuse its topic, after an error that does not pass with time, and after
-`MOST_FAILURES` failures in a row. At a place that is down (down_places.py) one failure is enough. Differences from
-Apache Kafka
+`MOST_FAILURES` failures in a row. At a place that is down one failure is enough, and soon after a try that took long no
+other is made there (down_places.py). Differences from Apache Kafka
 * It tries again after each retriable error of the leader, and at once when the partition has a new leader. There, any
   error but NOT_LEADER_OR_FOLLOWER gives the order up.
 * Letters that a leader has appended, but not to enough replicas, are sent again only if the leader epoch ends.
@@ -35,10 +35,13 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pykbroker.dead_letters.awaited_topics import AwaitedTopics
 from pykbroker.dead_letters.copy_reads import CopyReads
-from pykbroker.dead_letters.down_places import DownPlaces
+from pykbroker.dead_letters.down_places import DownPlaces, FailedTry
 from pykbroker.dead_letters.letter_orders import (
     AppendedLetters,
     CreateTopic,
@@ -63,12 +66,15 @@ MOST_LETTERS_A_TURN: Final = 4_000
 #: An order waits so long for its next record while the source log cannot be read yet, and looks so often.
 SOURCE_SECONDS: Final = 10.0
 _LOOKS_A_SECOND: Final = 2
+#: Rests end at so many times in a second, because thousands of orders may rest.
+_ENDS_A_SECOND: Final = 10
 #: After this time letters that a leader has appended count as written, if the leader epoch has not ended. The epoch of
 #: a leader that dies ends with its session, which lasts 9 s if broker.session.timeout.ms has its default.
 CONFIRM_SECONDS: Final = 12.0
 #: The leader has appended the letters, but not enough replicas have them.
 APPENDED: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_AT_A_DOWN_PLACE: Final = ", because earlier letters had failed there in all tries"
 _TOO_MANY: Final = f"{MOST_ORDERS} ranges of records wait already."
 
 
@@ -103,9 +109,10 @@ class WriterMachine:
         self._chance = chance
         self._count = 0
         self._queued: deque[LetterOrder] = deque()
-        #: orders that wait for the creation of a topic
-        self._creating: dict[str, list[LetterOrder]] = {}
+        self._awaited = AwaitedTopics()
         self._resting: DueTimes[LetterOrder] = DueTimes()
+        #: orders whose partition may have another leader now
+        self._unlooked: dict[LetterOrder, None] = {}
         self._copies = CopyReads()
         self._down = DownPlaces()
         self._ready = ReadyOrders()
@@ -122,7 +129,7 @@ class WriterMachine:
         """Take a new order."""
         self._count += 1
         if self._count > MOST_ORDERS:
-            self._give_up(order, _TOO_MANY)
+            self._end(order, _TOO_MANY)
         else:
             self._queue(order)
 
@@ -146,14 +153,9 @@ class WriterMachine:
 
     def created(self, name: str, error: ErrorCode, now: float) -> None:
         """Take the end of a creation. NONE if this broker's metadata has the topic."""
-        for order in self._creating.pop(name):
-            if error is ErrorCode.NONE:
-                self._down.succeeded(name)
-                self._queue(order)
-            elif error.retriable or error is ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._try_later(order, name, f"The dead letter topic {name} could not be created: {error.name}.", now)
-            else:
-                self._give_up(order, f"The dead letter topic {name} could not be created: {error.name}.")
+        self._awaited.end(name, error, now)
+        if error is ErrorCode.NONE:
+            self._down.succeeded(name)
 
     def answered(self, request: SendLetters, errors: Mapping[tuple[bytes, int], ErrorCode], now: float) -> None:
         """Take the answer to a request: the error of each partition, by topic id and index."""
@@ -164,46 +166,44 @@ class WriterMachine:
                 self._down.succeeded(target.led_partition)
             elif error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
                 continue
+            failed = self._failed_try(target.led_partition, _refusal(target, error), request.began, now)
             for order, after in orders:
                 if error is ErrorCode.NONE:
                     self._written(order, after)
                 elif error in APPENDED:
-                    self._confirm(order, AppendedLetters(target.led_partition, after), _refusal(target, error), now)
+                    self._confirm(order, AppendedLetters(target.led_partition, after), failed.reason, now)
                 elif error.retriable:
-                    self._failed(order, _refusal(target, error), now)
+                    self._failed(order, failed)
                 else:
                     self._counts.failed(order.letters.group_id)
-                    self._give_up(order, _refusal(target, error))
+                    self._end(order, failed.reason)
 
     def failed(self, request: SendLetters, reason: str, now: float) -> None:
         """Take the failure of a request that has no answer. Its letters may have been written all the same."""
         self._ready.answered(request.node_id)
         for target, orders in request.orders.items():
+            why = f"Broker {target.leader} did not answer: {reason}."
+            failed = self._failed_try(target.led_partition, why, request.began, now)
             for order, _ in orders:
-                self._failed(order, f"Broker {target.leader} did not answer: {reason}.", now)
+                self._failed(order, failed)
 
     def topics_changed(self) -> None:
         """Look again at the topics of orders whose partition has another leader now."""
         for first in self._moved(self._ready.firsts()):
             for order in self._ready.take(first.place):
                 self._queue(order)
-        for order in self._moved(self._copies.unread()):
-            self._copies.withdraw(order)
-            self._queue(order)
-        for order in self._moved(self._resting.items()):
-            self._resting.withdraw(order)
-            self._queue(order)
-
-    def wake(self, now: float) -> None:
-        """Take the time: rests end."""
-        for order in self._resting.take(now):
-            self._queue(order)
+        self._unlooked |= dict.fromkeys(self._copies.unread())
+        self._unlooked |= dict.fromkeys(self._resting.items())
 
     # -- outputs ------------------------------------------------------------------------------------------------------
 
     def take_steps(self, now: float, now_ms: int) -> list[ReadSource | CreateTopic | SendLetters]:
         """Return what has to be done now. `now_ms` is the timestamp of the letters. If `has_more` is True afterwards,
         call it again in the next turn of the loop."""
+        for order in self._resting.take(now, MOST_ORDERS_A_TURN):
+            self._queue(order)
+        self._look_again()
+        self._go_on_after_creations()
         self._judge(now)
         for order in self._copies.begin():
             self._read(order)
@@ -211,8 +211,15 @@ class WriterMachine:
         for node_id in self._ready.brokers():
             if letters <= 0:
                 break
-            letters -= self._send(node_id, letters, now_ms)
-        self.has_more = bool(self._queued) or bool(self._ready.brokers())
+            letters -= self._send(node_id, letters, now, now_ms)
+        due = self._resting.next_due()
+        self.has_more = bool(
+            self._queued
+            or self._unlooked
+            or self._awaited.has_ended
+            or self._ready.brokers()
+            or (due is not None and due <= now)
+        )
         steps, self._steps = self._steps, []
         return steps
 
@@ -222,7 +229,7 @@ class WriterMachine:
         return ended
 
     def next_wake(self) -> float | None:
-        """Return the time at which `wake` has something to do, None if nothing waits for time."""
+        """Return the time at which `take_steps` has something to do, None if nothing waits for time."""
         return self._resting.next_due()
 
     # -- the way of an order ------------------------------------------------------------------------------------------
@@ -236,25 +243,53 @@ class WriterMachine:
             order = self._queued.popleft()
             topic = self._topic_of(order)
             if isinstance(topic, RefusedTopic):
-                self._give_up(order, topic.reason)
+                self._end(order, topic.reason)
             elif isinstance(topic, MissingTopic):
-                order.stage = OrderStage.CREATING
-                if topic.name not in self._creating:
-                    self._creating[topic.name] = []
+                if (failed := self._down.decided(topic.name, now)) is not None:
+                    self._decided(order, failed)
+                elif self._awaited.add(order, topic.name, now):
                     self._steps.append(CreateTopic(topic.name))
-                self._creating[topic.name].append(order)
             else:
                 order.target = topic
                 if self._was_appended(order):
                     continue
                 if topic.leader < 0:
                     reason = f"Partition {topic.topic}-{topic.partition} has no leader."
-                    self._try_later(order, topic.led_partition, reason, now)
+                    self._try_later(order, self._failed_try(topic.led_partition, reason, now, now))
+                elif (failed := self._down.decided(topic.led_partition, now)) is not None:
+                    self._decided(order, failed)
                 elif self._copies_of(order) and order.copies is None:
                     order.stage = OrderStage.UNREAD
                     self._copies.add(order)
                 else:
                     self._ready.add(order)
+
+    def _go_on_after_creations(self) -> None:
+        for wait, orders in self._awaited.turn(MOST_ORDERS_A_TURN):
+            error = wait.error
+            reason = f"The dead letter topic {wait.name} could not be created: {error.name}."
+            failed = self._failed_try(wait.name, reason, wait.began, wait.ended)
+            for order in orders:
+                if error is ErrorCode.NONE:
+                    self._queue(order)
+                elif error.retriable or error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    self._try_later(order, failed)
+                else:
+                    self._end(order, reason)
+
+    def _look_again(self) -> None:
+        """Queue orders that rest, or wait for their read, if their partition has another leader now."""
+        orders = list(islice(self._unlooked, MOST_ORDERS_A_TURN))
+        for order in orders:
+            del self._unlooked[order]
+        for order in self._moved(orders):
+            if order.stage is OrderStage.UNREAD:
+                self._copies.withdraw(order)
+            elif order.stage is OrderStage.RESTING:
+                self._resting.withdraw(order)
+            else:
+                continue
+            self._queue(order)
 
     def _read(self, order: LetterOrder) -> None:
         assert order.target is not None
@@ -262,14 +297,14 @@ class WriterMachine:
         last = min(order.letters.last_offset, order.next_offset + MOST_LETTERS_A_TURN - 1)
         self._steps.append(ReadSource(order, last, order.target.most_bytes))
 
-    def _send(self, node_id: int, most_letters: int, now_ms: int) -> int:
+    def _send(self, node_id: int, most_letters: int, now: float, now_ms: int) -> int:
         """Make the request for a broker. Return how many letters it has."""
         made = self._ready.request(node_id, most_letters)
         for orders in made.orders.values():
             for order, _ in orders:
                 self._counts.sent(order.letters.group_id)
         sealed = {target: batch.seal(now_ms) for target, batch in made.batches.items()}
-        self._steps.append(SendLetters(node_id, sealed, made.orders))
+        self._steps.append(SendLetters(node_id, sealed, made.orders, now))
         return made.letters
 
     def _written(self, order: LetterOrder, after: int) -> None:
@@ -287,7 +322,7 @@ class WriterMachine:
         """Look at letters that a leader has appended after a rest. It is bounded how often that happens."""
         if order.tries.rest() is None:
             self._counts.failed(order.letters.group_id)
-            self._give_up(order, f"{reason} It was tried {order.tries.failures} times.")
+            self._end(order, f"{reason} {_tried(order)}.")
             return
         order.appended = appended
         self._drop_copies(order)
@@ -314,24 +349,36 @@ class WriterMachine:
             self._queue(order)
         return True
 
-    def _failed(self, order: LetterOrder, reason: str, now: float) -> None:
-        assert order.target is not None
-        if not self._try_later(order, order.target.led_partition, reason, now):
-            self._counts.failed(order.letters.group_id)
+    def _failed_try(self, place: Hashable, reason: str, began: float, ended: float) -> FailedTry:
+        return FailedTry(place, reason, began, ended, rest_factor(self._chance))
 
-    def _try_later(self, order: LetterOrder, place: Hashable, reason: str, now: float) -> bool:
-        """Let an order rest. Return False if it is given up instead. `place` is where it has failed."""
+    def _failed(self, order: LetterOrder, failed: FailedTry) -> None:
+        if self._try_later(order, failed):
+            return
+        self._counts.failed(order.letters.group_id)
+        if self._down.decided(failed.place, failed.ended) is not None:
+            # The try has decided these orders too.
+            for other in self._ready.take(order.place):
+                self._queue(other)
+
+    def _try_later(self, order: LetterOrder, failed: FailedTry) -> bool:
+        """Let an order rest. Return False if it is given up instead."""
         rest = order.tries.rest()
-        is_down = self._down.is_down(place, now)
+        is_down = self._down.is_down(failed.place, failed.began)
         if rest is None or is_down:
-            self._down.failed(place, now)
-            tries = "once" if order.tries.failures == 1 else f"{order.tries.failures} times"
-            why = ", because earlier letters had failed there in all tries" if is_down else ""
-            self._give_up(order, f"{reason} It was tried {tries}{why}.")
+            self._down.failed(failed)
+            self._end(order, f"{failed.reason} {_tried(order)}{_AT_A_DOWN_PLACE if is_down else ''}.")
             return False
         self._drop_copies(order)
-        self._rest(order, now + rest * rest_factor(self._chance))
+        due = failed.ended + rest * failed.factor
+        self._rest(order, ceil(due * _ENDS_A_SECOND) / _ENDS_A_SECOND)
         return True
+
+    def _decided(self, order: LetterOrder, failed: FailedTry) -> None:
+        """Give an order up without a try, because another has failed at its place a short time ago."""
+        if order.tries.failures and order.target is not None:
+            self._counts.failed(order.letters.group_id)
+        self._end(order, f"{failed.reason} {_tried(order)}{_AT_A_DOWN_PLACE}.")
 
     def _rest(self, order: LetterOrder, due: float) -> None:
         order.stage = OrderStage.RESTING
@@ -345,18 +392,16 @@ class WriterMachine:
             # Few times, because of the heap.
             self._rest(order, (int(now * _LOOKS_A_SECOND) + 1) / _LOOKS_A_SECOND)
             return True
-        self._down.failed(source, now)
+        self._down.failed(FailedTry(source, "The source log cannot be read yet.", now, now))
         return False
 
     def _drop_copies(self, order: LetterOrder) -> None:
         self._copies.release(order)
         order.copies, order.copies_through = None, -1
 
-    def _give_up(self, order: LetterOrder, reason: str) -> None:
-        order.problem = reason
-        self._end(order)
-
-    def _end(self, order: LetterOrder) -> None:
+    def _end(self, order: LetterOrder, problem: str = "") -> None:
+        """End an order. `problem` is the reason for which it is given up."""
+        order.problem = problem
         self._drop_copies(order)
         order.stage = OrderStage.ENDED
         self._count -= 1
@@ -380,6 +425,11 @@ class WriterMachine:
             if known[order.target]:
                 moved.append(order)
         return moved
+
+
+def _tried(order: LetterOrder) -> str:
+    failures = order.tries.failures
+    return f"It was {'not tried' if not failures else 'tried once' if failures == 1 else f'tried {failures} times'}"
 
 
 def _refusal(target: LetterPartition, error: ErrorCode) -> str:

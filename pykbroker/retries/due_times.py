@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
+from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -50,14 +51,21 @@ class DueTimes(Generic[T]):
             # The time keeps its entry in the heap, so that setting and withdrawing adds no second one.
             del self._items[due][item]
 
-    def take(self, now: float) -> list[T]:
-        """Remove and return the items that are due, the earliest first."""
+    def take(self, now: float, most: int | None = None) -> list[T]:
+        """Remove and return the items that are due, the earliest first. No more than `most`, if it is given."""
         found: list[T] = []
-        while self._heap and self._heap[0] <= now:
-            together = self._items.pop(heapq.heappop(self._heap))
-            for item in together:
+        while self._heap and self._heap[0] <= now and (most is None or len(found) < most):
+            due = self._heap[0]
+            together = self._items[due]
+            taken = list(together if most is None else islice(together, most - len(found)))
+            if len(taken) == len(together):
+                del self._items[heapq.heappop(self._heap)]
+            else:
+                for item in taken:
+                    del together[item]
+            for item in taken:
                 del self._times[item]
-            found += together
+            found += taken
         return found
 
     def next_due(self) -> float | None:

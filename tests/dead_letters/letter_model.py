@@ -104,6 +104,11 @@ class LetterModel(RuleBasedStateMachine):
         self.unsure: list[tuple[LetterOrder, Hashable, list[tuple[str, int, int]]]] = []
         #: when the time of a place that is down ends
         self.down: dict[Hashable, float] = {}
+        #: until when the last failed try at such a place decides all orders
+        self.decided: dict[Hashable, float] = {}
+        #: when the try that ends now began
+        self.began = 0.0
+        self.created_at = 0.0
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
@@ -164,10 +169,11 @@ class LetterModel(RuleBasedStateMachine):
         if not self.creations:
             return
         name = self.creations.pop().name
+        self.began = self.created_at
         error = picks.choice([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_CONFIG])
         self.exists = self.exists or error is ErrorCode.NONE
         if error is ErrorCode.NONE:
-            self.down.pop(name, None)
+            self.succeeded(name)
         self.machine.created(name, error, self.now)
         self.pump()
 
@@ -177,6 +183,7 @@ class LetterModel(RuleBasedStateMachine):
             return
         request = self.requests.pop(picks.randrange(len(self.requests)))
         orders = [order for sent in request.orders.values() for order, _ in sent]
+        self.began = request.began
         if picks.random() < 0.2:
             if picks.random() < 0.5:
                 self.append(request, [*request.batches])
@@ -190,7 +197,7 @@ class LetterModel(RuleBasedStateMachine):
             self.append(request, appended)
             for at in appended:
                 if errors[at.topic_id, at.partition] is ErrorCode.NONE:
-                    self.down.pop(at.led_partition, None)
+                    self.succeeded(at.led_partition)
                 else:
                     self.unsure += [
                         (order, at.led_partition, names(order, after)) for order, after in request.orders[at]
@@ -204,6 +211,17 @@ class LetterModel(RuleBasedStateMachine):
             self.machine.answered(request, errors, self.now)
         self.pump()
         must(self.alive.isdisjoint(doomed), "an order gets one try at a place that is down")
+
+    @rule(picks=PICKS)
+    def hang(self, picks: random.Random) -> None:
+        """No broker answers for a while."""
+        for _ in range(picks.randrange(6)):
+            self.now += 30.0
+            for request in [*self.requests]:
+                self.requests.remove(request)
+                self.began = request.began
+                self.machine.failed(request, "no answer", self.now)
+                self.pump()
 
     def verdict(self, request: SendLetters, target: LetterPartition, picks: random.Random) -> ErrorCode:
         """Return the leader's answer for a batch."""
@@ -219,9 +237,13 @@ class LetterModel(RuleBasedStateMachine):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def is_down(self, order: LetterOrder) -> bool:
-        """Return True if the place to which an order was sent is down."""
+        """Return True if the place to which an order was sent was down when the try began, or has become so."""
         assert order.target is not None
-        return self.down.get(order.target.led_partition, self.now) > self.now
+        return self.down.get(order.target.led_partition, self.began) > self.began
+
+    def succeeded(self, place: Hashable) -> None:
+        self.down.pop(place, None)
+        self.decided.pop(place, None)
 
     def append(self, request: SendLetters, targets: list[LetterPartition]) -> None:
         for target in targets:
@@ -245,6 +267,10 @@ class LetterModel(RuleBasedStateMachine):
         self.truncate(index)
         self.machine.topics_changed()
         self.pump()
+        for order in self.alive:
+            if order.stage is OrderStage.RESTING and order.target is not None:
+                epoch = self.epochs[order.target.partition]
+                must(order.target.leader_epoch == epoch, "no rest goes on when there is another leader")
 
     def truncate(self, index: int) -> None:
         """Lose letters that were not on enough replicas, unless the machine has counted them as written."""
@@ -260,9 +286,7 @@ class LetterModel(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 40.0]))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.machine.wake(self.now)
-        due = self.machine.next_wake()
-        must(due is None or due > self.now, "what is due has been done")
+        self.began = self.now
         self.pump()
 
     @rule(picks=PICKS)
@@ -287,6 +311,8 @@ class LetterModel(RuleBasedStateMachine):
             must(turns < 1_000, "the work of an event ends")
             if not self.machine.has_more:
                 break
+        due = self.machine.next_wake()
+        must(due is None or due > self.now, "what is due has been done")
         must(len(self.machine) == len(self.alive), "orders are counted")
         must(all(order.tries.failures < tries.MOST_FAILURES for order in self.alive), "tries are bounded")
         must(len(self.reads) <= LIMITS["MOST_READS"], "reads are bounded")
@@ -301,10 +327,16 @@ class LetterModel(RuleBasedStateMachine):
                 must(self.copies_of(step.order), "only copies need the source")
             elif isinstance(step, CreateTopic):
                 must(step not in self.creations, "a topic is created once at a time")
+                must(
+                    self.decided.get(step.name, self.now) <= self.now,
+                    "a creation that took long is not tried again soon",
+                )
                 self.creations.append(step)
+                self.created_at = self.now
             else:
                 must(step.node_id not in [each.node_id for each in self.requests], "one request is under way to a node")
                 must(len(step.batches) <= LIMITS["MOST_PARTITIONS"], "partitions of a request are bounded")
+                must(step.began == self.now, "a request has the time at which it was made")
                 self.requests.append(step)
                 for target, batch in step.batches.items():
                     header = BatchHeader.parse(batch)
@@ -316,9 +348,11 @@ class LetterModel(RuleBasedStateMachine):
                     )
                     must(header.max_timestamp == 7, "letters have the time of their batch")
                     must(self.leaders[target.partition] == step.node_id, "letters go to the present leader")
+                    decided = self.decided.get(target.led_partition, self.now)
+                    must(decided <= self.now, "a try that took long is not repeated soon")
                     for order, after in step.orders[target]:
-                        decided = order.copies_through if self.copies_of(order) else after
-                        must(after <= decided + 1, "letters wait for their copies")
+                        known = order.copies_through if self.copies_of(order) else after
+                        must(after <= known + 1, "letters wait for their copies")
                         must(order.next_offset < after <= order.letters.last_offset + 1, "an order gets on")
         must(letters <= LIMITS["MOST_LETTERS_A_TURN"], "letters of a turn are bounded")
 
@@ -336,10 +370,16 @@ class LetterModel(RuleBasedStateMachine):
                 if "could not be created" not in order.problem:
                     assert order.target is not None
                     place = order.target.led_partition
-                is_down = self.down.get(place, self.now) > self.now
+                if self.decided.get(place, self.now) > self.now:
+                    return
+                must("not tried" not in order.problem, "an order gets a try unless another decides it")
+                is_down = self.down.get(place, self.began) > self.began
                 must(order.tries.failures >= tries.MOST_FAILURES or is_down, "an order is given up after all its tries")
                 if not any(error.name in order.problem for error in APPENDED):
+                    # A look at a partition without a leader takes no time.
+                    began = self.now if "no leader" in order.problem else self.began
                     self.down[place] = self.now + DOWN_SECONDS
+                    self.decided[place] = self.now + (self.now - began) / 2
 
     def teardown(self) -> None:
         """Everything heals: each order that is left is written."""
@@ -367,7 +407,6 @@ class LetterModel(RuleBasedStateMachine):
                 due = self.machine.next_wake()
                 assert due is not None
                 self.now = due
-                self.machine.wake(self.now)
             self.pump()
         must(not self.alive, "every order ends")
         must(self.counts.letters.total() <= sum(self.written.values()), "only acknowledged letters are counted")

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from pykbroker.dead_letters.awaited_topics import AwaitedTopics
 from pykbroker.dead_letters.copy_reads import CopyReads
+from pykbroker.dead_letters.down_places import DownPlaces
 from pykbroker.dead_letters.letter_orders import LetterOrder
 from pykbroker.dead_letters.ready_orders import ReadyOrders
 from pykbroker.dead_letters.writer_machine import WriterMachine
@@ -42,14 +44,19 @@ BUGS: dict[str, list[Edit]] = {
     "copies are held for ever": [(CopyReads.release, "self._held[order.held_by] -= order.held_bytes", "pass")],
     "reads are not bounded": [(CopyReads.begin, "len(self._reading) < MOST_READS", "True")],
     "the end of a read is not counted": [(WriterMachine.source_read, "self._copies.ended(order)", "pass")],
-    "orders that wait for a topic are forgotten": [(WriterMachine.created, "if error is ErrorCode.NONE:", "if error is ErrorCode.NONE and len(self) > 2:\n            self._queue(order)\n        elif error is ErrorCode.NONE:\n            pass\n        elif False:")],
+    "orders that wait for a topic are forgotten": [(WriterMachine._go_on_after_creations, "if error is ErrorCode.NONE:", "if error is ErrorCode.NONE and len(self) > 2:\n                self._queue(order)\n            elif error is ErrorCode.NONE:\n                pass\n            elif False:")],
+    "orders of a creation are left when it is the next one's turn": [(AwaitedTopics.turn, "if not wait.orders:", "if True:")],
     "a turn makes all letters": [(ReadyOrders.request, "most_letters - made.letters)", "1_000)")],
     "a new leader gets nothing until the rest ends": [(WriterMachine.topics_changed, "self._ready.take(first.place)", "[]")],
+    "orders that rest do not look for a new leader": [(WriterMachine._look_again, "self._resting.withdraw(order)", "continue")],
+    "orders are sent soon after a try that took long": [(DownPlaces.decided, "failed.decides_until > now", "False")],
+    "orders that wait are not decided": [(WriterMachine._failed, "is not None:", "is not None and False:")],
+    "a try decides for ever": [(DownPlaces.decided, "failed.decides_until > now", "True")],
     "too many orders are taken": [(WriterMachine.submit, "if self._count > MOST_ORDERS:", "if False:")],
     "a request has too many partitions": [(ReadyOrders.request, "len(made.batches) >= MOST_PARTITIONS", "False")],
     "a place is lost when its letters do not fit": [(ReadyOrders.request, "if orders:", "if False:")],
-    "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(self._queued) or", "self.has_more = False and")],
-    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(place, now)", "is_down = order.tries.failures > 1")],
+    "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(", "self.has_more = False and bool(")],
+    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(failed.place, failed.began)", "is_down = order.tries.failures > 1")],
     "a batch that is too large is given up": [(WriterMachine._smaller, "is_alone = ", "return False\n    is_alone = ")],
     "a letter that is too large keeps its copy": [(WriterMachine._smaller, "is_alone and (first.copies", "is_alone and (True or first.copies")],
     "a very large batch shares its request": [(ReadyOrders.request, "is_alone = batch.size > MOST_BATCH_BYTES", "is_alone = False")],

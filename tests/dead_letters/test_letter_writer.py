@@ -15,6 +15,7 @@ from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
 from pykbroker.dead_letters.copy_reads import MOST_HELD_BYTES_OF_A_BROKER
 from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_metrics import LetterMetrics
+from pykbroker.dead_letters.letter_requests import TIMEOUT_MS
 from pykbroker.dead_letters.letter_writer import LetterWriter
 from pykbroker.dead_letters.source_reader import SourceReader
 from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable, SourceOutcome
@@ -306,6 +307,23 @@ def test_letters_get_all_their_tries_again_after(what: str) -> None:
     assert not promise.done()
 
 
+class Archive:
+    """A share partition whose records are archived as soon as their letters have ended."""
+
+    def __init__(self, bench: Bench, ranges: int) -> None:
+        self.expected = [(2 * at, 2 * at) for at in range(ranges)]
+        self.archived: list[tuple[int, int]] = []
+        key = SharePartitionKey(GROUP, b"s" * 16, 0)
+        self.flow = DeadLetterFlow(bench.world.loop, key, bench.writer, self.archive, lambda: None)
+        self.flow.add([DeadRange(first, last, 1, True) for first, last in self.expected])
+
+    def archive(self, ranges: Sequence[tuple[int, int]]) -> Promise:
+        self.archived.extend(ranges)
+        promise = Promise()
+        promise.set_result(None)
+        return promise
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_thousand_ranges_do_not_hold_their_share_partition_for_long(
     exists: bool, caplog: pytest.LogCaptureFixture
@@ -314,29 +332,64 @@ def test_a_thousand_ranges_do_not_hold_their_share_partition_for_long(
     bench = Bench(exists=exists)
     if exists:
         bench.publish(-1, epoch=1)
-    archived: list[tuple[int, int]] = []
-
-    def archive(ranges: Sequence[tuple[int, int]]) -> Promise:
-        archived.extend(ranges)
-        promise = Promise()
-        promise.set_result(None)
-        return promise
-
-    key = SharePartitionKey(GROUP, b"s" * 16, 0)
-    flow = DeadLetterFlow(bench.world.loop, key, bench.writer, archive, lambda: None)
-    flow.add([DeadRange(2 * at, 2 * at, 1, True) for at in range(1_000)])
+    archive = Archive(bench, 1_000)
     began = bench.world.loop.time()
-    while not flow.is_idle and bench.world.loop.time() < began + 3_600:
+    while not archive.flow.is_idle and bench.world.loop.time() < began + 3_600:
         bench.sleep(0.1)
         for _, creation in bench.creations:
             creation.set_result(ErrorCode.LEADER_NOT_AVAILABLE)
         bench.creations.clear()
-    assert sorted(archived) == [(2 * at, 2 * at) for at in range(1_000)]
+    assert sorted(archive.archived) == archive.expected
     assert bench.world.loop.time() - began < 60
     assert not bench.sent
     assert caplog.text.count("get no dead letters") == 1
     reason = "Partition dlq.g-0 has no leader." if exists else "could not be created: LEADER_NOT_AVAILABLE."
     assert f"{reason} It was tried 5 times." in caplog.text
+
+
+def test_a_leader_that_hangs_costs_a_thousand_ranges_the_tries_of_one(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    archive = Archive(bench, 1_000)
+    loop = bench.world.loop
+    began, requests = loop.time(), 0
+    while not archive.flow.is_idle:
+        bench.sleep()
+        for _, _, answer in bench.sent:
+            requests += 1
+            loop.call_later(TIMEOUT_MS / 1_000, answer.set_exception, TimeoutError("no answer within 30 s"))
+        bench.sent.clear()
+        assert loop.time() - began < 3_600
+    assert sorted(archive.archived) == archive.expected
+    # Five tries of 30 s, and rests of 2, 4, 8 and 16 s, which may be 20 % longer.
+    assert requests == 5
+    assert loop.time() - began < 190
+    assert "It was tried 5 times." in caplog.text
+    # The leader answers again.
+    bench.sleep(TIMEOUT_MS / 2_000)
+    promise = bench.write(5_000, 5_000)
+    bench.sleep()
+    bench.answer()
+    assert promise.done()
+    assert bench.metrics.snapshot()["kafka.server:type=ShareGroupMetrics,name=DeadLetterQueueRecordCount,group=g"] == 1
+
+
+def test_after_a_leader_that_hangs_the_next_one_gets_all_letters() -> None:
+    bench = Bench()
+    archive = Archive(bench, 100)
+    bench.sleep()
+    for _ in range(4):
+        bench.sleep(30)
+        bench.sent.pop()[2].set_exception(TimeoutError("no answer within 30 s"))
+    bench.sleep()
+    assert not bench.sent
+    bench.publish(2, epoch=1)
+    bench.sleep()
+    letters: list[str] = []
+    while bench.sent:
+        assert [node_id for node_id, *_ in bench.sent] == [2]
+        letters += [offset for offset, _ in bench.letters()]
+        bench.answer()
+    assert letters == [str(first) for first, _ in archive.expected]
 
 
 def test_letters_that_a_leader_has_appended_are_not_sent_again() -> None:

@@ -24,8 +24,10 @@ def test_it_is_like_a_list(steps: list[tuple[str, int, int]]) -> None:
             now += delay / 2
             # A sort keeps the order of items that are due together.
             due = sorted((each for each, at in model.items() if at <= now), key=lambda each: model[each])
-            assert times.take(now) == due
-            model = {each: at for each, at in model.items() if each not in due}
+            most = item or None
+            taken = times.take(now, most)
+            assert taken == due[:most]
+            model = {each: at for each, at in model.items() if each not in taken}
         assert times.items() == list(model)
         assert times.next_due() == min(model.values(), default=None)
         assert (item in times, len(times)) == (item in model, len(model))
