@@ -11,7 +11,8 @@ import pykbroker
 
 @pytest.fixture(scope="package")
 def shared_broker() -> Iterator[pykbroker.Broker]:
-    with pykbroker.Broker({"num.partitions": 2}) as broker:
+    settings = {"num.partitions": 2, "group.share.min.record.lock.duration.ms": 1000}
+    with pykbroker.Broker(settings) as broker:
         yield broker
 
 

@@ -68,7 +68,9 @@ class Queue:
         for number in range(RECORDS):
             broker.produce(name, b"%d" % number, partition=number % PARTITIONS)
         with self.asked() as cluster:
-            changes = configs.changes_of({"share.auto.offset.reset": "earliest"})
+            # An answer that a rule changes has locked its records.
+            values = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "1000"}
+            changes = configs.changes_of(values)
             configs.alter(cluster, (configs.ResourceKind.GROUP, self.group), changes)
 
     def asked(self) -> AskedCluster:
