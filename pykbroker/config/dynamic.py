@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pykbroker.config.checks import check_cordoned
 from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms, names_with
@@ -104,12 +105,25 @@ def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> N
             )
 
 
-def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicConfigs, list[str]]:
-    """Return the layers without keys that must not be applied, and a message for each such key.
+class AppliedConfigs(NamedTuple):
+    """The layers that may be applied, the configuration in effect with them, and a message for each key left out."""
+
+    layers: DynamicConfigs
+    config: Config
+    messages: tuple[str, ...] = ()
+
+
+def apply_valid(config: Config, dynamic: DynamicConfigs) -> AppliedConfigs:
+    """Apply the layers without the keys that must not be applied.
 
     A record in the metadata log may be older than a rule, or may have been written without a check by this broker.
     Apache Kafka leaves such a value out, logs an error and continues; LiveConfig does the same with this result.
     """
+    try:
+        return AppliedConfigs(dynamic, _applied_whole(config, dynamic))
+    except ConfigError:
+        # At least one key must not be applied. Each is tried alone.
+        pass
     messages: list[str] = []
 
     def keep(layer: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
@@ -125,11 +139,19 @@ def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicCon
 
     kept = DynamicConfigs(keep(dynamic.broker, per_broker=True), keep(dynamic.cluster, per_broker=False))
     try:
-        kept.apply(config)
+        return AppliedConfigs(kept, kept.apply(config), tuple(messages))
     except ConfigError as error:
         messages.append(f"Dynamic configuration is ignored as a whole: {error}")
-        return DynamicConfigs(), messages
-    return kept, messages
+        return AppliedConfigs(DynamicConfigs(), config, tuple(messages))
+
+
+def _applied_whole(config: Config, dynamic: DynamicConfigs) -> Config:
+    check_dynamic_values(dynamic.broker, per_broker=True)
+    check_dynamic_values(dynamic.cluster, per_broker=False)
+    applied = dynamic.apply(config)
+    if "cordoned.log.dirs" in dynamic.broker or "cordoned.log.dirs" in dynamic.cluster:
+        check_cordoned(applied)
+    return applied
 
 
 def _check_thread_pool(name: str, before: int, after: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pykbroker.config.dynamic import DynamicConfigs, without_invalid
+from pykbroker.config.dynamic import DynamicConfigs, apply_valid
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS
 from pykbroker.config.typed_config import Config
 
@@ -44,10 +44,8 @@ class LiveConfig:
         if dynamic == self._told:
             return
         self._told = dynamic
-        kept, messages = without_invalid(self.static, dynamic)
+        self._dynamic, self.current, messages = apply_valid(self.static, dynamic)
         for message in messages:
             logger.error("%s", message)
-        self._dynamic = kept
-        self.current = kept.apply(self.static)
         for callback in self._listeners:
             callback(self.current)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from random import Random
 from typing import NamedTuple
 
-from pykbroker.config.dynamic import DynamicConfigs, without_invalid
+from pykbroker.config.dynamic import DynamicConfigs, apply_valid
 from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.typed_config import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
@@ -296,7 +296,7 @@ class ControllerState:
         if known.broker is not broker or known.cluster is not cluster:
             dynamic = DynamicConfigs(broker=broker, cluster=cluster)
             # The log may have a value that a newer rule refuses. That must not stop the controller.
-            effective = without_invalid(self.config, dynamic)[0].apply(self.config)
+            effective = apply_valid(self.config, dynamic).config
             self._effective = (dynamic, effective)
         return effective
 

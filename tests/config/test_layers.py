@@ -11,9 +11,9 @@ import pytest
 from pykbroker.config import describe, properties
 from pykbroker.config.dynamic import (
     DynamicConfigs,
+    apply_valid,
     loggable,
     validate_broker_overrides,
-    without_invalid,
 )
 from pykbroker.config.group import resolve_group, validate_group_overrides
 from pykbroker.config.key_table import TOPIC_KEYS
@@ -217,7 +217,19 @@ def test_stored_values_that_no_longer_hold_are_dropped_one_by_one() -> None:
     dynamic = DynamicConfigs(
         {"max.connections": "many", "num.io.threads": "64"}, {"num.partitions": "3", "log.cleaner.threads": "2"}
     )
-    kept, messages = without_invalid(CONFIG, dynamic)
+    kept, config, messages = apply_valid(CONFIG, dynamic)
     assert kept == DynamicConfigs({"num.io.threads": "64"}, {"log.cleaner.threads": "2"})
     assert len(messages) == 2
-    assert kept.apply(CONFIG).int("num.io.threads") == 64
+    assert config.int("num.io.threads") == 64
+
+
+def test_stored_values_that_hold_together_are_all_kept() -> None:
+    """A key may need another one beside it."""
+    together = {"log.cleaner.max.compaction.lag.ms": "10", "log.cleaner.min.compaction.lag.ms": "5"}
+    kept, config, messages = apply_valid(CONFIG, DynamicConfigs({}, together))
+    assert (kept.cluster, messages) == (together, ())
+    assert config["log.cleaner.min.compaction.lag.ms"] == 5
+    refused = DynamicConfigs({}, together | {"log.cleaner.min.compaction.lag.ms": "11"})
+    _, config, messages = apply_valid(CONFIG, refused)
+    assert len(messages) == 1
+    assert config is CONFIG
