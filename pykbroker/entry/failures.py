@@ -36,7 +36,7 @@ def exit_status(act: Callable[[], int | None]) -> int:
     exception that is a fault of the program is raised again."""
     try:
         status = act()
-        sys.stdout.flush()
+        _flush()
     except UsageError as error:
         say(str(error))
         return USAGE
@@ -57,6 +57,17 @@ def exit_status(act: Callable[[], int | None]) -> int:
     return int(status or 0)
 
 
+def _flush() -> None:
+    """Flush standard output. Raises OSError with a sentence as its `strerror`."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        from pykbroker.entry.lost_output import LostOutput, drop_output  # a probe loads next to nothing
+
+        drop_output()
+        raise LostOutput(error).of_system() from None
+
+
 def missing_tools(command: str) -> UsageError:
     """Return the error for a command whose packages, those of the extra `tools`, are not all installed."""
     from pykbroker.extras import how_to_install
@@ -66,7 +77,12 @@ def missing_tools(command: str) -> UsageError:
 
 def say(line: str) -> None:
     """Write a failure's line to standard error, after the program's name."""
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        from pykbroker.entry.lost_output import drop_output
+
+        drop_output()
     print(f"pykbroker: {one_line(line)}", file=sys.stderr, flush=True)
 
 

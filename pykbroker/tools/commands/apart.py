@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+from pykbroker.entry.lost_output import LostOutput
+
 _PATH_BYTES = 4096
 
 #: Calls its argument with the name of each file before it maps the file; returns the exit status.
@@ -65,6 +67,9 @@ def _run(work: Work, page: mmap.mmap, ends: int) -> None:
         threading.Thread(target=end_with_parent, daemon=True).start()
         status = work(note)
         sys.stdout.flush()
+    except LostOutput as error:
+        if not error.is_unwanted:
+            print(f"pykbroker: {error}", file=sys.stderr)
     except BaseException:  # noqa: BLE001  # as the interpreter does with what nothing catches
         sys.excepthook(*sys.exc_info())
     finally:

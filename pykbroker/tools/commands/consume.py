@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pykbroker.entry import failures
-from pykbroker.entry.lost_output import drop_output
+from pykbroker.entry.lost_output import LostOutput, drop_output
 from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundKind, parsed_bound
 from pykbroker.tools.cluster.escapes import unescaped
 from pykbroker.tools.cluster.json_records import JsonFormat
@@ -320,8 +320,10 @@ def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], 
                 out.write(written(record))
             out.flush()
         printed_all = True
-    except BrokenPipeError:
-        # The reader of the output has closed it. The interpreter flushes stdout once more at exit, which must not fail.
+    except LostOutput as error:
+        if not error.is_unwanted:
+            raise
+        # The reader of the output wants no more of it.
         drop_output()
     except KeyboardInterrupt:
         # The user does not want to wait for brokers, which notice that the connections end.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.entry import failures
+from pykbroker.entry.lost_output import watched_output
 from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS
 from pykbroker.extras import is_of_extra
 
@@ -72,7 +73,12 @@ def program() -> Program:
 
 def main(given: Sequence[str]) -> int:
     """Run one command of the whole tree; returns the exit status. `given`: without the program's name."""
-    return failures.exit_status(lambda: _run(list(given)))
+    return failures.exit_status(lambda: _watched(list(given)))
+
+
+def _watched(given: list[str]) -> int | None:
+    with watched_output():
+        return _run(given)
 
 
 def _run(given: list[str]) -> int | None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pykbroker.entry.lost_output import watched_output
+
 #: NAME in `kafka-NAME.sh`, and a description of the tool.
 TOOLS = {
     "topics": "create, delete, describe or change topics",
@@ -51,16 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = words
     tool = import_module(f"pykbroker.tools.kafka.{name.replace('-', '_')}")
     try:
-        status: int = tool.run(rest)
-        # A shell can start a tool without a standard output, and Python then has none.
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        with watched_output():
+            status: int = tool.run(rest)
     except OSError as error:
         # The reader of the pipe has closed it, or the disk is full.
-        from pykbroker.entry.lost_output import finish_output
         from pykbroker.tools.kafka.reach import said_of
 
-        finish_output()
         if not isinstance(error, BrokenPipeError):
             print(said_of(error), file=sys.stderr)
         return 1

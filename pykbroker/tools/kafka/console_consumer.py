@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.entry.lost_output import LostOutput, drop_output, output_bytes
 from pykbroker.tools.kafka import tool_clients
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText, formatter_properties
@@ -194,9 +195,9 @@ class _Reading:
 
     def _print_all(self, text: RecordText) -> int:
         status = 0
-        out = sys.stdout.buffer
         is_well = False
         try:
+            out = output_bytes()
             for record in self._records():
                 try:
                     out.write(text.written(record))
@@ -210,8 +211,9 @@ class _Reading:
                     )
                     print(f"INFO CreateTime:{record.timestamp}, key:{key}, value:{value}", file=sys.stderr)
             is_well = True
-        except BrokenPipeError:
+        except LostOutput:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
+            drop_output()
         except Exception as error:  # noqa: BLE001  # as Apache Kafka's tool: said, and the consumer is closed
             print("ERROR Unknown error when running consumer: ", file=sys.stderr)
             say_error(error, _NAME)
@@ -223,7 +225,7 @@ class _Reading:
 
     def _records(self) -> Iterator[Any]:
         """Yield one record after another. A record counts as read when it is yielded, not when it is fetched."""
-        out = sys.stdout.buffer
+        out = output_bytes()
         while self._limit is None or self._limit < 0 or self.count < self._limit:
             out.flush()
             found = self._next()

@@ -6,14 +6,12 @@ are printed, where Apache Kafka's tool acquires more and releases them at its en
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pykbroker.entry.lost_output import drop_output
+from pykbroker.entry.lost_output import LostOutput, drop_output, output_bytes
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.tools.kafka.record_text import DEFAULT_FORMATTER, RecordText, formatter_properties
@@ -131,7 +129,7 @@ def _read(given: Given, properties: dict[str, str], text: RecordText) -> int:
     with share_member(properties, bootstrap, wanted, lambda *_: None) as reader, StopSignals(reader.stop) as stopped:
         try:
             printing.print_all(reader, timeout_ms)
-        except OSError:
+        except LostOutput:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
             drop_output()
         except Exception as error:  # noqa: BLE001  # as Apache Kafka's tool: said, and the consumer is closed
@@ -157,7 +155,7 @@ class _Printing:
 
     def print_all(self, reader: ShareGroupReader, timeout_ms: int | None) -> None:
         """Print the records of a member. `timeout_ms`: end when none comes for so long, or None. Raises ValueError for
-        a record that cannot be printed, and OSError if standard output cannot be written. After an error the records
+        a record that cannot be printed, and LostOutput if standard output cannot be written. After an error the records
         that are not known to be printed are released."""
         since = time.monotonic()
         try:
@@ -180,9 +178,7 @@ class _Printing:
 
         # Until a flush succeeds, it is not known which records were read at the other end.
         self._printed = 0
-        if sys.stdout is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        out = sys.stdout.buffer
+        out = output_bytes()
         for place, record in enumerate(batch):
             self.count += 1
             line = b""

@@ -23,8 +23,11 @@ BAD_START: Final = (OptionError, ValueError, OSError, ConfigError, NotServed)
 
 
 def said_of(error: Exception) -> str:
-    """Return the line for an error. For a file that cannot be read, it is only the name of the file, as in Java."""
-    return str(error.filename) if isinstance(error, OSError) and error.filename else str(error)
+    """Return the line for an error. For a file that cannot be read, it is only the name of the file, as in Java. The
+    number of an error of the system does not help the user."""
+    if isinstance(error, OSError):
+        return str(error.filename or error.strerror or error)
+    return str(error)
 
 
 def exit_status(work: Callable[[], int | None], prefix: str | None = None) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
+
+from pykbroker.entry.lost_output import output_bytes
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.record_format import ReadRecord
@@ -18,9 +17,8 @@ _printing = threading.Lock()
 
 def print_event(name: str, **fields: object) -> None:
     """Print one line as Jackson writes it: the time comes first, and there are no blanks. A lock keeps the lines of
-    threads apart. Raises OSError if there is no standard output, because nothing may count as reported then."""
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    threads apart. Raises LostOutput if there is no standard output, because nothing may count as reported then."""
+    output_bytes()
     event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
     line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
     with _printing:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.entry.lost_output import LostOutput, drop_output
 from pykbroker.tools.kafka import tool_clients
 from pykbroker.tools.kafka.reach import BAD_START, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
@@ -43,19 +44,42 @@ def run(words: Sequence[str]) -> int:
         print(said_of(error), file=sys.stderr)
         return 1
     with StopSignals() as stopped:
-        print_event("startup_complete")
         try:
-            _read(consumer, given, stopped)
-        except Exception as error:  # noqa: BLE001  # as Apache Kafka's tool: logged, and the consumer is closed
-            say_error(error, "org.apache.kafka.tools.VerifiableConsumer")
-        if stopped:
-            print_event("shutdown_requested")
-        consumer.close()
-        print_event("shutdown_complete")
-        if not stopped:
-            # In Apache Kafka's tool, its normal end also requests the shutdown.
-            print_event("shutdown_requested")
+            _report(consumer, given, stopped)
+        except Exception as error:
+            lost = _lost_output(error)
+            if lost is None:
+                raise
+            # The consumer still leaves its group, and reports that to nobody.
+            drop_output()
+            consumer.close()
+            raise lost from None
     return stopped.status
+
+
+def _report(consumer: KafkaConsumer, given: argparse.Namespace, stopped: StopSignals) -> None:
+    """Read until the limit or a signal, and print the events."""
+    print_event("startup_complete")
+    try:
+        _read(consumer, given, stopped)
+    except Exception as error:
+        if _lost_output(error) is not None:
+            raise
+        # As Apache Kafka's tool, which logs the error and closes the consumer.
+        say_error(error, "org.apache.kafka.tools.VerifiableConsumer")
+    if stopped:
+        print_event("shutdown_requested")
+    consumer.close()
+    print_event("shutdown_complete")
+    if not stopped:
+        # In Apache Kafka's tool, its normal end also requests the shutdown.
+        print_event("shutdown_requested")
+
+
+def _lost_output(error: BaseException) -> LostOutput | None:
+    """Return the failure of standard output. kafka-python raises an error of a listener as the cause of its own."""
+    found = error if isinstance(error, LostOutput) else error.__cause__
+    return found if isinstance(found, LostOutput) else None
 
 
 def _read(consumer: KafkaConsumer, given: argparse.Namespace, stopped: StopSignals) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.entry.lost_output import LostOutput
 from pykbroker.tools.kafka import tool_clients
 from pykbroker.tools.kafka.reach import BAD_START, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
@@ -39,7 +40,11 @@ def run(words: Sequence[str]) -> int:
         sending = _Sending(producer, given)
         began = time.monotonic()
         print_event("startup_complete")
-        sending.send_all(stopped, began)
+        try:
+            sending.send_all(stopped, began)
+        except LostOutput:
+            producer.close()
+            raise
         producer.close()
         print_event("shutdown_complete")
         seconds = time.monotonic() - began
@@ -63,9 +68,14 @@ class _Sending:
         self._create_time: int | None = None if given.message_create_time == -1 else given.message_create_time
         self.sent = 0
         self.acked = 0
+        #: the failure of standard output on a thread of the producer, which logs it and goes on
+        self._lost: LostOutput | None = None
 
     def send_all(self, stopped: StopSignals, began: float) -> None:
+        """Send until the limit or a signal. Raises LostOutput."""
         while not stopped and not 0 <= self._most <= self.sent:
+            if self._lost is not None:
+                raise self._lost
             self._send(self.sent, began)
             self._pause(stopped, began)
 
@@ -92,7 +102,7 @@ class _Sending:
 
     def _acknowledged(self, key: str | None, value: str, where: Any) -> None:
         self.acked += 1
-        print_event(
+        self._report(
             "producer_send_success",
             key=key,
             value=value,
@@ -102,7 +112,7 @@ class _Sending:
         )
 
     def _failed(self, key: str | None, value: str, error: BaseException) -> None:
-        print_event(
+        self._report(
             "producer_send_error",
             key=key,
             value=value,
@@ -111,11 +121,17 @@ class _Sending:
             message=str(error),
         )
 
+    def _report(self, name: str, **fields: object) -> None:
+        try:
+            print_event(name, **fields)
+        except LostOutput as error:
+            self._lost = error
+
     def _pause(self, stopped: StopSignals, began: float) -> None:
         """Wait until the next record is due. A rate of 0 sends one record, and waits until a signal comes."""
         if self._throughput < 0:
             return
-        while not stopped and self.sent != self._most:
+        while not stopped and self.sent != self._most and self._lost is None:
             if self._throughput:
                 wait = began + self.sent / self._throughput - time.monotonic()
                 if wait <= 0:

@@ -58,7 +58,7 @@ def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["topics"]) == 1
-    assert capsys.readouterr().err == "[Errno 28] No space left on device\n"
+    assert capsys.readouterr().err == "standard output cannot be written: No space left on device\n"
 
 
 def test_another_failure_of_the_system_keeps_the_output(
