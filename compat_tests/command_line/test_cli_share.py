@@ -38,6 +38,8 @@ def test_members_take_records_from_a_queue(line: CommandLine, topic: str, name: 
     assert len(first) == 7
     (told,) = line.json("groups", "describe", name)
     assert (told["type"], told["state"]) == ("share", "Empty")
+    titles = line("groups", "describe", name).out.splitlines()[1]
+    assert titles.split() == ["TOPIC", "PARTITION", "START", "END", "LAG", "MEMBER", "CLIENT", "HOST"]
     # Records that were given back come again, and their count rises. Each partition has three, so one fetch gets them.
     back = values(line, topic, *form, "-c", "3", "--release")
     assert {each.rpartition("/")[2] for each in (*first, *back)} == {"1"}

@@ -130,12 +130,19 @@ def test_a_console_consumer_of_ours_is_seen(both: BothTools, filled: str) -> Non
         "--reset-offsets --group a --topic none-such --from-file /none/such --execute",
         "--reset-offsets --group a --topic x --to-datetime bad --dry-run",
         "--reset-offsets --group a --topic x --by-duration bad --dry-run",
+        "--reset-offsets --group a --topic ‹topic›:x --to-earliest --dry-run",
+        "--reset-offsets --group a --topic ‹topic›:0,x --to-earliest --dry-run",
+        "--reset-offsets --group a --topic ‹topic›:0:1 --to-earliest --dry-run",
+        "--reset-offsets --group a --topic ‹topic›: --to-earliest --dry-run",
+        "--reset-offsets --group a --topic ‹topic›:7 --to-earliest --dry-run",
+        "--reset-offsets --group a --topic ‹topic› --shift-by 1 --dry-run",
+        "--delete-offsets --group a --topic ‹topic›:x",
         "--none-such",
         "--version",
     ],
 )
-def test_what_is_refused(both: BothTools, words: str) -> None:
-    both.agree_on_status("consumer-groups", *words.split())
+def test_what_is_refused(both: BothTools, filled: str, words: str) -> None:
+    both.agree_on_status("consumer-groups", *words.replace("‹topic›", filled).split())
 
 
 def test_regular_expressions(both: BothTools) -> None:

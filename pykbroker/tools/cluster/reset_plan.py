@@ -14,19 +14,23 @@ _DURATION: Final = re.compile(
 )
 
 UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
+_ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
 
 
 class BadReset(Exception):
     """A scope, time or file that cannot be read. `name` is the exception that Java raises for it, and `plain` the
     sentence of pykbroker's own commands."""
 
-    def __init__(
-        self, message: str, name: str = "java.lang.IllegalArgumentException", plain: str | None = None
-    ) -> None:
+    def __init__(self, message: str, name: str = _ILLEGAL_ARGUMENT, plain: str | None = None) -> None:
         """`plain`: None for the message."""
         super().__init__(message)
         self.name = name
         self.plain = plain or message
+
+    @property
+    def is_of_the_command_line(self) -> bool:
+        """Return True if Apache Kafka's tools show their usage for it, and end with 1."""
+        return self.name == _ILLEGAL_ARGUMENT
 
 
 def milliseconds_of_datetime(written: str) -> int:
@@ -59,6 +63,11 @@ def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list
     for text in written:
         topic, colon, numbers = text.partition(":")
         if colon:
+            if not numbers or ":" in numbers:
+                raise BadReset(
+                    f"Invalid topic arg '{text}', expected topic name and partitions",
+                    plain=f"{text} names no partitions: write TOPIC:0,1",
+                )
             try:
                 wanted = [int(number := part) for part in numbers.split(",")]
             except ValueError:
@@ -97,5 +106,5 @@ def rows_of_file(text: str, groups: list[str]) -> dict[str, dict[tuple[str, int]
             else:
                 raise ValueError
         except ValueError:
-            raise BadReset(f"Invalid row in the file: {','.join(row)}") from None
+            raise BadReset(f"Invalid row in the file: {','.join(row)}", "java.lang.RuntimeException") from None
     return found

@@ -59,6 +59,16 @@ class PositionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SharePositionRow(PositionRow):
+    """One partition of a share group, which has committed nothing."""
+
+    committed: int | None = column("START")
+    end: int | None = column("END")
+    lag: int | None = column("LAG")
+    member: str | None = column("MEMBER")
+
+
+@dataclass(frozen=True, slots=True)
 class MemberRow:
     """One member of a group."""
 
@@ -181,7 +191,8 @@ def list_(client: ClientOptions, out: Output, states: tuple[str, ...], types: tu
 def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members: bool) -> None:
     """Describe groups: their committed offsets, their lag, and their members.
 
-    Without a name every group is described. Lag is in offsets.
+    Without a name every group is described. Lag is in offsets. A share group commits nothing: START is where it begins
+    in a partition.
     """
     with client.cluster() as cluster:
         told = [_told(cluster, one) for one in _described(cluster, names)]
@@ -190,7 +201,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members
         *(
             Table(MemberRow, one.members, _heading(one))
             if members
-            else Table(PositionRow, one.partitions, _heading(one))
+            else Table(SharePositionRow if one.type == "share" else PositionRow, one.partitions, _heading(one))
             for one in told
         ),
     )
@@ -458,7 +469,7 @@ def _consumer_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[P
         )
 
 
-def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[PositionRow]:
+def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[SharePositionRow]:
     from pykbroker.tools.cluster import log_offsets, share_groups
     from pykbroker.tools.cluster.failure import AskFailed
 
@@ -468,7 +479,7 @@ def _share_rows(cluster: AskedCluster, group: GroupDescription) -> Iterator[Posi
         end = ends.get(place)
         known_end = end.offset if isinstance(end, log_offsets.TimedOffset) else None
         start, lag = (None, None) if isinstance(one, AskFailed) else (one.start, one.lag)
-        yield PositionRow(*place, start, known_end, lag, None, None)
+        yield SharePositionRow(*place, start, known_end, lag, None, None)
 
 
 def _dead_letter_topic(cluster: AskedCluster, group: str) -> str | None:

@@ -101,6 +101,8 @@ def run(words: Sequence[str]) -> int:
             else:
                 _delete_offsets(cluster, given)
         except (AskFailed, BadReset) as error:
+            if isinstance(error, BadReset) and error.is_of_the_command_line:
+                OPTIONS.end_with_usage(str(error))
             named = f"{error.name}: {error}" if error.name else str(error)
             _print_error(f"Executing consumer group command failed due to {named}")
     # Apache Kafka's tool also ends with 0 here.

@@ -2,7 +2,9 @@
 
 Its options and lines are those of Apache Kafka 4.3.1. The member is written in Python, so the rates are a lower bound
 of the rates that the cluster can serve. A line on standard error warns if it was the limit. A run goes on while records
-come, where Apache Kafka's tool interrupts its consumers when the whole run is older than --timeout.
+come, where Apache Kafka's tool interrupts its consumers when the whole run is older than --timeout. Ctrl-C ends both
+tools at once and without further acknowledgements. Ours prints the rows of what was read until then, and Apache Kafka's
+prints nothing more.
 """
 
 from __future__ import annotations
@@ -109,13 +111,18 @@ def _measure(given: Given, records: int) -> None:
             raise ValueError("Reporting interval must be greater than 0.")
         load = ClientLoad()
         began_ms = wall_ms()
-        _read_all(members, plan)
+        try:
+            _read_all(members, plan)
+        except KeyboardInterrupt:
+            ended_ms = wall_ms()
+            if given.has("show-consumer-stats"):
+                _print_members(members, began_ms, ended_ms, plan.dates)
+            print(total_row(_sum_of(members), began_ms, ended_ms, plan.dates))
+            raise
         ended_ms = wall_ms()
         load.warn()
         if given.has("show-consumer-stats"):
-            for one in members:
-                row = total_row(one.read, began_ms, ended_ms, plan.dates)
-                print(f"Share consumer {one.number} having client id {one.client_id} consumption metrics- {row}")
+            _print_members(members, began_ms, ended_ms, plan.dates)
         read = _sum_of(members)
         if read.records < records:
             print(
@@ -127,6 +134,13 @@ def _measure(given: Given, records: int) -> None:
         print(total_row(read, began_ms, ended_ms, plan.dates))
         for _ in members if given.has("print-metrics") else ():
             print_metrics(None)
+
+
+def _print_members(members: Sequence[_Member], began_ms: int, ended_ms: int, dates: Callable[[float], str]) -> None:
+    """Print a row for each member."""
+    for one in members:
+        row = total_row(one.read, began_ms, ended_ms, dates)
+        print(f"Share consumer {one.number} having client id {one.client_id} consumption metrics- {row}")
 
 
 @contextmanager

@@ -46,6 +46,12 @@ def test_scopes() -> None:
         scope(["c"], existing)
     with pytest.raises(BadReset, match=r'^The partitions "a-7,a-9" do not exist$'):
         scope(["a:7,1,9"], existing)
+    for text in ("a:0:1", "a:"):
+        with pytest.raises(
+            BadReset, match=f"^Invalid topic arg '{text}', expected topic name and partitions$"
+        ) as raised:
+            scope([text], existing)
+        assert raised.value.is_of_the_command_line
     with pytest.raises(BadReset, match=r"Invalid partition"):
         scope(["a:x"], existing)
 

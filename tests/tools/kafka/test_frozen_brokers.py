@@ -38,7 +38,7 @@ def broker() -> Iterator[Broker]:
         broker.create_topic("t", partitions=1)
         broker.produce("t", b"one", partition=0)
         reset = ["--add-config", "share.auto.offset.reset=earliest", "--alter", "--entity-type", "groups"]
-        for group in ("console", "verifiable", "consume", "kept"):
+        for group in ("console", "verifiable", "consume", "perf", "kept"):
             at = ["--bootstrap-server", broker.bootstrap_servers]
             assert main(["configs", *at, *reset, "--entity-name", group]) == 0
         yield broker
@@ -114,3 +114,21 @@ def test_the_first_interrupt_ends_a_command(broker: Broker, api: str, capfd: pyt
     with frozen_at(broker, api, interrupts=True):
         assert pykbroker([*words, *limits]) == 128 + signal.SIGINT
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_first_interrupt_ends_the_performance_tool_with_its_rows(
+    broker: Broker, patient: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--group", "perf", "--num-records", "9"]
+    words = ["--command-config", patient, "--timeout", "600000", "--show-consumer-stats"]
+    capfd.readouterr()
+    # The only record is read, but its acknowledgement is not answered.
+    with frozen_at(broker, "ShareAcknowledge", interrupts=True):
+        assert main(["share-consumer-perf-test", *at, *words]) == 128 + signal.SIGINT
+    out, err = capfd.readouterr()
+    assert err == ""
+    header, member, whole = out.splitlines()
+    assert header.startswith("start.time, ")
+    assert member.startswith("Share consumer 1 having client id frozen consumption metrics- ")
+    assert whole.split(", ")[5] == "1"

@@ -49,7 +49,7 @@ WORDS = {
     "delete-records": "--offset-json-file plan.json",
     "transactions": "{at} list",
 }
-#: tools that print nothing on standard output in a run without a terminal
+#: tools that print nothing on standard output without a terminal
 SILENT = {"console-producer"}
 
 
