@@ -96,6 +96,9 @@ def test_offsets_are_reset_shown_and_deleted(both: BothTools, filled: str, tmp_p
     assert [line.split()[3:6] for line in described.out.splitlines()[2:]] == [["3", "10", "7"], ["2", "10", "8"]]
     for words in (["--members"], ["--state"]):
         both.agree("consumer-groups", "--describe", "--group", "‹g›", *words, names=names)
+    for of in (f"{filled}:7", f"{filled}:0,7", "none-such:0", "none-such"):
+        words = ["--delete-offsets", "--group", "‹g›", "--topic", of]
+        both.agree("consumer-groups", *words, names=names)
     gone = both.agree("consumer-groups", "--delete-offsets", "--group", "‹g›", "--topic", f"{filled}:0", names=names)
     assert gone.out.startswith("Request succeeded for deleting offsets from group ‹g›.\n")
     both.agree("consumer-groups", "--describe", "--group", "‹g›", names=names)

@@ -57,25 +57,31 @@ def milliseconds_of_duration(written: str) -> int:
     return sign * int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)
 
 
+def written_partitions(text: str) -> tuple[str, list[int] | None]:
+    """Return the topic and the partitions of `topic:0,1`, or the topic and None for `topic`. Raises BadReset."""
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    if not numbers or ":" in numbers:
+        raise BadReset(
+            f"Invalid topic arg '{text}', expected topic name and partitions",
+            plain=f"{text} names no partitions: write TOPIC:0,1",
+        )
+    try:
+        return topic, [int(number := part) for part in numbers.split(",")]
+    except ValueError:
+        raise BadReset(
+            f"Invalid partition '{number}' specified in topic arg '{text}''",
+            plain=f"{text} names no partitions: '{number}' is no number",
+        ) from None
+
+
 def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
-    """Return the partitions of `topic` or `topic:0,1`. Raises BadReset for a topic that does not exist."""
+    """Return the partitions of `topic` or `topic:0,1`. Raises BadReset for one that does not exist."""
     found: list[tuple[str, int]] = []
     for text in written:
-        topic, colon, numbers = text.partition(":")
-        if colon:
-            if not numbers or ":" in numbers:
-                raise BadReset(
-                    f"Invalid topic arg '{text}', expected topic name and partitions",
-                    plain=f"{text} names no partitions: write TOPIC:0,1",
-                )
-            try:
-                wanted = [int(number := part) for part in numbers.split(",")]
-            except ValueError:
-                raise BadReset(
-                    f"Invalid partition '{number}' specified in topic arg '{text}''",
-                    plain=f"{text} names no partitions: '{number}' is no number",
-                ) from None
-        else:
+        topic, wanted = written_partitions(text)
+        if wanted is None:
             if topic not in existing:
                 raise BadReset(UNKNOWN_TOPIC, "")
             wanted = sorted(existing[topic])

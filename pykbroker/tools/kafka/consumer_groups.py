@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.tools.cluster.failure import AskFailed
-from pykbroker.tools.cluster.reset_plan import UNKNOWN_TOPIC, BadReset, scope
+from pykbroker.tools.cluster.reset_plan import UNKNOWN_TOPIC, BadReset, scope, written_partitions
 from pykbroker.tools.kafka import group_tables
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
 from pykbroker.tools.kafka.reset_lines import ResetLines, rows_of_path, target_value
@@ -279,13 +279,19 @@ def _delete_offsets(cluster: AskedCluster, given: Given) -> None:
 
     group = given.text("group") or ""
     existing = _existing(cluster)
-    written = given.texts("topic")
-    missing = [topic for topic in written if topic.partition(":")[0] not in existing]
-    places = scope((topic for topic in written if topic not in missing), existing)
+    places: list[PartitionName] = []
+    missing: list[str] = []
+    for text in given.texts("topic"):
+        topic, numbers = written_partitions(text)
+        if numbers is None and topic not in existing:
+            missing.append(topic)
+        else:
+            # The coordinator judges the partitions that are named.
+            places += [(topic, number) for number in (existing[topic] if numbers is None else numbers)]
     whole, outcome = groups.delete_offsets(cluster, group, places)
     if whole is not None:
         _print_error(str(whole))
-    elif missing or any(outcome.values()):
+    elif any(outcome.values()):
         _print_error("Encountered some partition-level error, see the follow-up details.")
     else:
         print(f"Request succeeded for deleting offsets from group {group}.")
