@@ -378,26 +378,94 @@ def test_the_account_of_a_client() -> None:
     ]
 
 
+EPOCH_1 = "t [0] changed PID{Id:5,Epoch:0} -> PID{Id:5,Epoch:1} with base MsgId 2"
+EPOCH_2 = "t [0] changed PID{Id:5,Epoch:1} -> PID{Id:5,Epoch:2} with base MsgId 2"
+LOST = "Local: Broker transport failure (actions Refresh,MsgPossiblyPersisted)"
+NOT_LEADER = "Broker: Not leader for partition (actions Refresh,MsgNotPersisted)"
+OUT_OF_ORDER = "Broker: Broker received an out of order sequence number (actions Permanent,MsgPossiblyPersisted)"
+UNKNOWN_PRODUCER = "Broker: Unknown Producer Id (actions Permanent,MsgPossiblyPersisted)"
+
+
+def failed(message_id: int, error: str, *, count: int = 1) -> str:
+    at = f"(MsgId {message_id}, BaseSeq {message_id - 1})"
+    return LINE + f"MessageSet with {count} message(s) {at} encountered error: {error}"
+
+
 def test_the_epochs_of_a_client() -> None:
-    """Messages are numbered from 1. Two requests lose their answers, and the second one is refused afterwards."""
+    """Messages are numbered from 1. Two requests lose their answers, and both are refused then. The first one is
+    delivered after that."""
     repeats = Repeats()
-    lost = "encountered error: Local: Broker transport failure (actions Refresh,MsgPossiblyPersisted)"
     for said in (
         "t [0] changed PID{Invalid} -> PID{Id:5,Epoch:0} with base MsgId 1",
         LINE + "MessageSet with 2 message(s) (MsgId 1, BaseSeq 0) delivered",
-        LINE + f"MessageSet with 2 message(s) (MsgId 3, BaseSeq 2) {lost}",
-        LINE + f"MessageSet with 1 message(s) (MsgId 5, BaseSeq 4) {lost} [NOT LEADER]",
-        LINE + "MessageSet with 1 message(s) (MsgId 6, BaseSeq 5) encountered error: Broker: Not leader for partition "
-        "(actions Refresh,MsgNotPersisted)",
+        failed(3, LOST, count=2),
+        failed(5, f"{LOST} [NOT LEADER]"),
+        failed(3, NOT_LEADER, count=2),
         LINE + "MessageSet with 2 message(s) (MsgId 3, BaseSeq 2) delivered",
-        LINE + "MessageSet with 1 message(s) (MsgId 7, BaseSeq 6) encountered error: Broker: Broker received an out of "
-        "order sequence number (actions Permanent,MsgPossiblyPersisted)",
+        failed(5, NOT_LEADER),
+        failed(6, NOT_LEADER),
+        failed(7, OUT_OF_ORDER),
         "t [0] changed PID{Id:5,Epoch:0} -> PID{Id:5,Epoch:1} with base MsgId 5",
-        "t [0] changed PID{Id:5,Epoch:1} -> PID{Id:5,Epoch:2} with base MsgId 8",
+        "t [0] changed PID{Id:5,Epoch:1} -> PID{Id:5,Epoch:2} with base MsgId 5",
     ):
         repeats.hear(said)
     assert repeats.by_epoch == [{4}]
     assert [number for number in range(8) if repeats.has(number)] == [4]
+
+
+def written_by(said: tuple[str, ...], numbers: tuple[int, ...]) -> History:
+    """The records of an idempotent writer whose client said this. Each was acknowledged where its last copy is."""
+    journal = Journal("t-0")
+    writer = journal.writer("a", exactly_once=True)
+    writer.sent = max(numbers) + 1
+    writer.acknowledged = {number: offset for offset, number in enumerate(numbers)}
+    for line in said:
+        writer.repeats.hear(line)
+    return journal, [Found(offset, None, value_of("a", number)) for offset, number in enumerate(numbers)]
+
+
+#: The answer to records 1 and 2 is lost, and a new leader refuses them and record 3 before it takes record 4.
+RACE = (failed(2, LOST, count=2), failed(2, NOT_LEADER, count=2), failed(4, NOT_LEADER), failed(5, OUT_OF_ORDER))
+
+
+def test_a_refused_repetition_may_come_again_in_a_new_epoch() -> None:
+    judge(written_by((*RACE, EPOCH_1), (0, 1, 2, 1, 2, 3, 4)))
+    judge(written_by((*RACE, EPOCH_1, *RACE, EPOCH_2), (0, 1, 2, 1, 2, 1, 2, 3, 4)))
+    # The record that was out of order in epoch 0 is the one that is repeated after epoch 1.
+    race = (failed(5, LOST), failed(5, NOT_LEADER), failed(6, NOT_LEADER), failed(7, OUT_OF_ORDER))
+    epoch_2 = EPOCH_2.replace("MsgId 2", "MsgId 5")
+    judge(written_by((*RACE, EPOCH_1, *race, epoch_2), (0, 1, 2, 1, 2, 3, 4, 4, 5, 6)))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param((failed(2, LOST, count=2), failed(2, OUT_OF_ORDER, count=2)), id="out of order"),
+        pytest.param((failed(2, LOST, count=2), failed(2, UNKNOWN_PRODUCER, count=2)), id="unknown producer"),
+        pytest.param((*RACE[:2], failed(2, OUT_OF_ORDER, count=2)), id="refused, then out of order"),
+        pytest.param((*RACE[:2], failed(2, UNKNOWN_PRODUCER, count=2)), id="refused, then unknown producer"),
+        pytest.param((failed(2, OUT_OF_ORDER, count=2), *RACE[1:]), id="refused after out of order"),
+        pytest.param((failed(2, UNKNOWN_PRODUCER, count=2), *RACE[1:]), id="refused after unknown producer"),
+        pytest.param((RACE[1], RACE[0], *RACE[2:]), id="refused only before the answer was lost"),
+        pytest.param((RACE[0], *RACE[2:]), id="only a later request is refused"),
+        pytest.param((RACE[0], failed(2, NOT_LEADER), *RACE[2:]), id="only a part is refused"),
+        pytest.param(
+            (RACE[0], failed(2, "Local: Purged in queue (actions Permanent,MsgNotPersisted)", count=2), *RACE[2:]),
+            id="refused by no broker",
+        ),
+    ],
+)
+def test_a_broker_that_forgot_a_producer_is_seen(said: tuple[str, ...]) -> None:
+    """The client sends records 1 and 2 again in a new epoch, because the broker did not know them any more."""
+    with pytest.raises(Violation, match=r"record 1 was acknowledged at 3 and is at 1|record 2 was acknowledged at 4"):
+        judge(written_by((*said, EPOCH_1), (0, 1, 2, 1, 2, 3, 4)))
+
+
+def test_a_new_epoch_needs_a_new_lost_answer() -> None:
+    """The broker forgets the producer after a repetition that was right, or only the refusal comes once more."""
+    for again in ((failed(2, LOST, count=2), failed(2, OUT_OF_ORDER, count=2)), RACE[1:]):
+        with pytest.raises(Violation, match="record 1 comes after 2, or twice"):
+            judge(written_by((*RACE, EPOCH_1, *again, EPOCH_2), (0, 1, 2, 1, 2, 1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize("what", PLANTED)

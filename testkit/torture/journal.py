@@ -6,7 +6,8 @@ its number, and the rest of the value follows from these. So a record that no wr
 The rules when processes are killed and the page cache is not (no power was lost):
 * Every acknowledged record is there, at the offset that was acknowledged, unless retention was set to take it.
 * The records of an idempotent producer are there once, in their order. A new epoch of its client may begin with records
-  that an earlier request had without an answer: each such epoch may repeat them once (epochs.py).
+  that an earlier request had without an answer, and that a broker refused then. Each such epoch may repeat them once
+  (epochs.py).
 * A producer that is not idempotent may send records again, also after later ones (attempts.py). Its log holds whole
   requests in the order in which its client sent them. Each acknowledged request is there, and none is there more
   often than it was sent. A request that was answered with an error may be there, because a leader that goes away
