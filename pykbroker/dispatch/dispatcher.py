@@ -171,7 +171,9 @@ class Dispatcher(Generic[S]):
 
     def call(self, peer: Peer, request: Any) -> Any:
         """Handle a request of this process to itself, which is not encoded, in the newest version. Return a response or
-        a future of one."""
+        a future of one. Raises what the handler raises."""
+        if self._waiting and self._inbox is not None:
+            self._inbox.take_all()
         row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(

@@ -219,7 +219,7 @@ class SharePersister:
             return RequestFailure.TIMED_OUT
         if isinstance(error, ConnectionError | asyncio.CancelledError):
             return RequestFailure.LOST
-        logger.error("A request for share states could not be sent to broker %d", sent.node_id, exc_info=error)
+        logger.error("A request for share states to broker %d failed", sent.node_id, exc_info=error)
         return RequestFailure.BROKEN
 
     def _coordinator_of(self, key: SharePartitionKey) -> ShareCoordinatorNode | None:

@@ -19,7 +19,7 @@ from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
-from pykbroker.storage.format import StorageFormatError
+from pykbroker.storage.format import StorageFormatError, directories_of
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.inspection import KnownTopic, topics_of
@@ -115,13 +115,14 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         """Start and wait until clients can connect. Raises the exception that kept the node from starting."""
         if self._run is not None:
             raise RuntimeError("the broker is running already")
-        is_kept = self._data_dir is not None
-        if not is_kept:
+        if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
             properties = {**development_profile(directory, self._port, controller_port=0), **self._overrides}
             config = start_config(properties)
+            # A key of `config` may name a directory that stays.
+            is_kept = self._temporary is None or any(path != directory for path in directories_of(config))
             if self._levels is not None:
                 format_unused(config, self._levels, OsDisk() if is_kept else VolatileDisk())
         except (ConfigError, StorageFormatError, OSError):

@@ -62,11 +62,12 @@ class Log:
         return self._running is None
 
 
-def contended(**kind: Any) -> Log:
+def contended(fsync_s: float = 1.0, **kind: Any) -> Log:
     """Make a log that got its second record during the fsync of its first."""
     log = Log(**kind)
     log.append()
     log.append()
+    log.loop.advance(fsync_s)
     assert log.fsyncs == [1]
     log.fsync_ends()
     assert log.durable == 1
@@ -93,6 +94,16 @@ def test_what_came_during_an_fsync_lingers_and_gathers() -> None:
     assert log.durable == 3
     log.loop.advance(1)
     assert log.is_idle
+
+
+def test_a_fast_device_is_not_left_idle() -> None:
+    """Four times as long as the fsync took is soon over."""
+    log = contended(fsync_s=0.001)
+    log.loop.advance(0.0035)
+    assert log.is_idle
+    log.append()
+    log.loop.advance(0.001)
+    assert log.fsyncs == [1, 3]
 
 
 def test_nothing_lingers_without_a_linger() -> None:

@@ -318,6 +318,6 @@ BUGS = (
     Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 1),
     Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), 1),
     Bug(followers_forget_producers, frozenset({"T9", "written_once", "reads_are_exact"}), 0),
-    Bug(appends_before_it_takes_what_was_handed_over, frozenset({"P14"}), 66),
+    Bug(appends_before_it_takes_what_was_handed_over, frozenset({"P14"}), 153),
     Bug(heartbeats_of_a_broker_that_stands_still, frozenset({"C4"}), 112),
 )

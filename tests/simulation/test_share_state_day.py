@@ -51,7 +51,7 @@ def test_the_topic_stays_small_for_a_day() -> None:
     assert day.most_records < MOST_RECORDS
     # Whole segments are deleted, so there may be one more than is needed.
     assert day.most_bytes < 2 * SEGMENT_BYTES
-    assert day.written_bytes > 2 * SEGMENT_BYTES, "without pruning there were more"
+    assert day.written_bytes > 1.5 * day.most_bytes, "without pruning there were more"
 
 
 def test_a_coordinator_that_deletes_what_a_cold_share_partition_needs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

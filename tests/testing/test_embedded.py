@@ -88,12 +88,20 @@ def test_only_a_kept_directory_waits_for_the_device(tmp_path: Path, monkeypatch:
     for name in ("fsync_dir", "fsync_dirs", "fsync_files", "fsyncs"):
         monkeypatch.setattr(OsDisk, name, noted(name, getattr(OsDisk, name)))
     monkeypatch.setattr(OsFile, "fsync", noted("fsync", OsFile.fsync))
-    for directory in (None, tmp_path):
-        assert asked == []
-        with pykbroker.Broker(data_dir=directory) as broker, Wire(broker.bootstrap_servers) as wire:
+    brokers = (
+        pykbroker.Broker(),
+        pykbroker.Broker(data_dir=tmp_path / "a"),
+        pykbroker.Broker({"log.dirs": tmp_path / "b"}),
+        pykbroker.Broker({"metadata.log.dir": tmp_path / "c"}),
+    )
+    found = []
+    for one in brokers:
+        asked.clear()
+        with one as broker, Wire(broker.bootstrap_servers) as wire:
             wire.create("t", flush_messages=1)
             assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
-    assert {"fsync", "fsync_dir"} <= set(asked)
+        found.append({"fsync", "fsync_dir"} <= set(asked) if asked else None)
+    assert found == [None, True, True, True]
 
 
 def test_a_broker_may_be_started_again() -> None:

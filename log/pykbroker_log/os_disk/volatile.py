@@ -22,6 +22,9 @@ class _VolatileFile(OsFile):
         """Wait for nothing. Raises FileClosed, as the fsync of a file that its owner has closed."""
         self.take()
 
+    def write_back(self, offset: int, length: int) -> None:
+        """Leave the time of the write to the system."""
+
 
 class VolatileDisk(OsDisk):
     """An `OsDisk` that promises nothing for a loss of power: it never asks a device to write, and waits for none."""
