@@ -76,7 +76,8 @@ NODE = in_area(
     Key("controller.performance.always.log.threshold.ms", LONG, 2000, at_least(0), MEDIUM, internal=True),
     #: How often the controller logs a summary of the time its events took.
     Key("controller.performance.sample.period.ms", LONG, 60000, at_least(100), MEDIUM, internal=True),
-    #: How long the leader of the metadata quorum gathers records that come during an fsync before the next one.
+    #: How long the leader of the metadata quorum gathers records that come during an fsync before the next one. If the
+    #: fsync was fast, it gathers only four times as long as that took.
     Key("controller.quorum.append.linger.ms", INT, 25, at_least(0), MEDIUM, acts=True),
     #: Whether a controller that finds itself outside the voter set of a dynamic quorum asks to be added to it.
     Key("controller.quorum.auto.join.enable", BOOLEAN, False, None, LOW, acts=True),

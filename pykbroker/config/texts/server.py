@@ -19,7 +19,8 @@ controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms
     How often the controller logs a summary of the time its events took.
 controller.quorum.append.linger.ms
-    How long the leader of the metadata quorum gathers records that come during an fsync before the next one.
+    How long the leader of the metadata quorum gathers records that come during an fsync before the next one. If the
+    fsync was fast, it gathers only four times as long as that took.
 controller.quorum.auto.join.enable
     Whether a controller that finds itself outside the voter set of a dynamic quorum asks to be added to it.
 controller.quorum.bootstrap.servers

@@ -209,7 +209,12 @@ def _connected(address: str, deadline: WaitLimit) -> socket.socket:
     """Return a socket that is connected to the first address of the host that takes a connection."""
     failure: OSError | None = None
     for family, kind, protocol, _, at in socket.getaddrinfo(*_host_and_port(address), type=socket.SOCK_STREAM):
-        made = socket.socket(family, kind, protocol)
+        try:
+            # A system without IPv6 makes no socket for such an address, and the host may have others.
+            made = socket.socket(family, kind, protocol)
+        except OSError as error:
+            failure = error
+            continue
         try:
             _connect(made, at, deadline)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -90,6 +90,18 @@ def test_a_connection_that_the_node_has_closed_is_made_again() -> None:
     node.close()
 
 
+def test_an_address_for_which_there_is_no_socket_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = AnsweringNode()
+    host, port = node.address.split(":")
+    [usual] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    unknown = (1000, *usual[1:])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [unknown, usual])
+    asked = AskedNode(node.address, "tool", ClientSecurity(), 30_000)
+    assert metadata(asked).controller_id == 1
+    asked.close()
+    node.close()
+
+
 def test_no_late_answer_is_taken_for_the_next_one() -> None:
     node = AnsweringNode(is_silent=True)
     asked = AskedNode(node.address, "tool", ClientSecurity(), 30_000)
