@@ -7,7 +7,9 @@ The place is no longer down after a try that succeeds, or when no try has failed
 
 A broker that hangs lets each try last as long as the timeout of its request. A share partition has few orders here at a
 time, so thousands of them would still take many such tries, one after the other. Therefore a try that has failed at a
-place that is down also decides the orders that come soon after it. Soon means half of the time that the try took.
+place that is down also decides the orders that come soon after it. Soon means half of the time that the try took. A
+leader that has answered does not hang. It may have refused one partition at once, and waited for the followers of
+another one in the same request. So a try with an answer of the leader decides no other orders.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ class FailedTry(NamedTuple):
     ended: float
     #: A factor for the rests of its orders (`rest_factor`). They have the same one, so that they share their next try.
     factor: float = 1.0
+    #: True if the leader has answered.
+    is_answered: bool = False
 
     @property
     def decides_until(self) -> float:
         """The end of the time in which no order gets a try."""
-        return self.ended + DECIDED_SHARE * (self.ended - self.began)
+        return self.ended if self.is_answered else self.ended + DECIDED_SHARE * (self.ended - self.began)
 
 
 class DownPlaces:

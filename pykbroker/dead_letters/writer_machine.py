@@ -19,8 +19,8 @@ Invariants
   `MOST_LETTERS_A_TURN` letters. Then `has_more` is True.
 
 An order is given up if the rules refuse its topic, after an error that does not pass with time, and after
-`MOST_FAILURES` failures in a row. At a place that is down one failure is enough, and soon after a try that took long no
-other is made there (down_places.py). Differences from Apache Kafka
+`MOST_FAILURES` failures in a row. At a place that is down one failure is enough. Soon after a try that took
+long and had no answer, no other is made there (down_places.py). Differences from Apache Kafka
 * It tries again after each retriable error of the leader, and at once when the partition has a new leader. There, any
   error but NOT_LEADER_OR_FOLLOWER gives the order up.
 * Letters that a leader has appended, but not to enough replicas, are sent again only if the leader epoch ends.
@@ -166,7 +166,8 @@ class WriterMachine:
                 self._down.succeeded(target.led_partition)
             elif error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
                 continue
-            failed = self._failed_try(target.led_partition, _refusal(target, error), request.began, now)
+            refusal = _refusal(target, error)
+            failed = self._failed_try(target.led_partition, refusal, request.began, now, is_answered=True)
             for order, after in orders:
                 if error is ErrorCode.NONE:
                     self._written(order, after)
@@ -349,8 +350,10 @@ class WriterMachine:
             self._queue(order)
         return True
 
-    def _failed_try(self, place: Hashable, reason: str, began: float, ended: float) -> FailedTry:
-        return FailedTry(place, reason, began, ended, rest_factor(self._chance))
+    def _failed_try(
+        self, place: Hashable, reason: str, began: float, ended: float, *, is_answered: bool = False
+    ) -> FailedTry:
+        return FailedTry(place, reason, began, ended, rest_factor(self._chance), is_answered)
 
     def _failed(self, order: LetterOrder, failed: FailedTry) -> None:
         if self._try_later(order, failed):

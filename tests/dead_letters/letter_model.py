@@ -127,6 +127,10 @@ class LetterModel(RuleBasedStateMachine):
 
     @rule(picks=PICKS)
     def order(self, picks: random.Random) -> None:
+        self.submit(picks)
+
+    def submit(self, picks: random.Random) -> None:
+        """Give the machine a few orders."""
         for _ in range(picks.randrange(1, 5)):
             first = picks.randrange(1_000)
             last = first + picks.choice([0, 0, 3, 12])
@@ -214,13 +218,30 @@ class LetterModel(RuleBasedStateMachine):
 
     @rule(picks=PICKS)
     def hang(self, picks: random.Random) -> None:
-        """No broker answers for a while."""
-        for _ in range(picks.randrange(6)):
-            self.now += 30.0
+        """No broker answers for a while. Orders come in between."""
+        for _ in range(picks.randrange(8)):
+            self.submit(picks)
+            self.now += 15.0
+            # These wait for the end of the requests.
+            self.submit(picks)
+            self.now += 15.0
             for request in [*self.requests]:
                 self.requests.remove(request)
                 self.began = request.began
                 self.machine.failed(request, "no answer", self.now)
+                self.pump()
+
+    @rule(picks=PICKS)
+    def refuse_slowly(self, picks: random.Random) -> None:
+        """All leaders refuse all letters for a while, and each answer takes long. Orders come in between."""
+        for _ in range(picks.randrange(6)):
+            self.submit(picks)
+            self.now += 20.0
+            for request in [*self.requests]:
+                self.requests.remove(request)
+                self.began = request.began
+                refused = {(at.topic_id, at.partition): ErrorCode.NOT_ENOUGH_REPLICAS for at in request.batches}
+                self.machine.answered(request, refused, self.now)
                 self.pump()
 
     def verdict(self, request: SendLetters, target: LetterPartition, picks: random.Random) -> ErrorCode:
@@ -376,8 +397,9 @@ class LetterModel(RuleBasedStateMachine):
                 is_down = self.down.get(place, self.began) > self.began
                 must(order.tries.failures >= tries.MOST_FAILURES or is_down, "an order is given up after all its tries")
                 if not any(error.name in order.problem for error in APPENDED):
-                    # A look at a partition without a leader takes no time.
-                    began = self.now if "no leader" in order.problem else self.began
+                    # A look at a partition without a leader takes no time, and a leader that answers does not hang.
+                    decides = "no leader" not in order.problem and " answers " not in order.problem
+                    began = self.began if decides else self.now
                     self.down[place] = self.now + DOWN_SECONDS
                     self.decided[place] = self.now + (self.now - began) / 2
 

@@ -50,6 +50,7 @@ BUGS: dict[str, list[Edit]] = {
     "a new leader gets nothing until the rest ends": [(WriterMachine.topics_changed, "self._ready.take(first.place)", "[]")],
     "orders that rest do not look for a new leader": [(WriterMachine._look_again, "self._resting.withdraw(order)", "continue")],
     "orders are sent soon after a try that took long": [(DownPlaces.decided, "failed.decides_until > now", "False")],
+    "a leader that answers counts as one that hangs": [(WriterMachine.answered, "is_answered=True", "is_answered=False")],
     "orders that wait are not decided": [(WriterMachine._failed, "is not None:", "is not None and False:")],
     "a try decides for ever": [(DownPlaces.decided, "failed.decides_until > now", "True")],
     "too many orders are taken": [(WriterMachine.submit, "if self._count > MOST_ORDERS:", "if False:")],

@@ -138,9 +138,14 @@ class Bench:
         self.world.loop.run_until_complete(asyncio.sleep(seconds))
 
     def answer(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
-        answers = [PartitionProduceResponse(index=index, error_code=error)]
+        """Answer the first request: this error for this partition, and NONE for all others."""
+        _, request, answer = self.sent.pop(0)
+        answers = [
+            PartitionProduceResponse(index=at.index, error_code=error if at.index == index else ErrorCode.NONE)
+            for at in request.topic_data[0].partition_data
+        ]
         response = ProduceResponse(responses=[TopicProduceResponse(topic_id=b"d" * 16, partition_responses=answers)])
-        self.sent.pop(0)[2].set_result(response)
+        answer.set_result(response)
         self.sleep()
 
     def letters(self) -> list[tuple[str, str | None]]:
@@ -392,6 +397,32 @@ def test_share_partitions_wait_together_for_a_leader_that_hangs(copies: bool, ca
     assert all(sorted(archive.archived) == archive.expected for archive in archives)
     assert requests <= 12
     assert seconds < 400
+
+
+def test_a_refusal_decides_no_other_letters_when_its_request_waited_for_another_partition() -> None:
+    bench = Bench()
+    bench.set_image(1, 1)
+    failing(bench, ErrorCode.NOT_ENOUGH_REPLICAS)
+    refused, slow = bench.write(1, 1), bench.write(2, 2, 1)
+    bench.sleep()
+    [(_, request, _)] = bench.sent
+    assert [partition.index for partition in request.topic_data[0].partition_data] == [0, 1]
+    waiting = bench.write(3, 3)
+    # The leader waits for the followers of partition 1.
+    bench.sleep(19)
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert refused.done()
+    assert slow.done()
+    # One letter has waited for the answer, and another comes soon after it. Each gets its try.
+    assert bench.letters() == [("3", None)]
+    bench.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert waiting.done()
+    bench.sleep(5)
+    late = bench.write(4, 4)
+    bench.sleep()
+    assert bench.letters() == [("4", None)]
+    bench.answer()
+    assert late.done()
 
 
 def test_after_a_leader_that_hangs_the_next_one_gets_all_letters() -> None:
