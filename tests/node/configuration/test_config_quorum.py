@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, TypeVar
+from unittest import mock
 
 import pytest
 
@@ -35,6 +36,7 @@ from pykbroker_wire.messages.offset_commit import (
 )
 from testkit.acting import acts
 from testkit.nodes.sim import Play, Sim
+from testkit.simulated.world import SimRuntime
 
 T = TypeVar("T")
 OBSERVER = {
@@ -281,13 +283,24 @@ def test_how_long_a_leader_of_the_quorum_gathers(play: Play) -> None:
         await sim.create(name)
         return sim.world.loop.time() - started
 
-    async def scenario(sim: Sim) -> list[int]:
-        """Return the wait of each of four topics, in tenths of seconds; the last comes when no flush is running."""
+    async def scenario(sim: Sim) -> list[float]:
+        """Return how much longer each topic waits than one that comes when no flush is running."""
         took = await asyncio.gather(*(create(sim, f"t{number}") for number in range(3)))
-        return [int(seconds * 10) for seconds in (*took, await create(sim, "alone"))]
+        alone = await create(sim, "alone")
+        return [round(seconds - alone, 1) for seconds in took]
 
-    assert play(scenario, {}) == [0, 0, 0, 0]
-    assert play(scenario, {"controller.quorum.append.linger.ms": "700"}) == [0, 7, 7, 0]
+    def waits(fsync_s: float, **config: str) -> list[float]:
+        def run_blocking(runtime: SimRuntime, *call: Any) -> asyncio.Future[Any]:
+            return runtime._run_later((fsync_s / 2, fsync_s / 2), *call)
+
+        with mock.patch.object(SimRuntime, "run_blocking", run_blocking):
+            found: list[float] = play(scenario, {key.replace("_", "."): value for key, value in config.items()})
+        return found
+
+    assert waits(1) == [0, 0.5, 0.5]
+    assert waits(1, controller_quorum_append_linger_ms="700") == [0, 1.2, 1.2]
+    # A leader gathers only four times as long as the fsync took.
+    assert waits(0.01, controller_quorum_append_linger_ms="700") == [0, 0, 0]
 
 
 @acts(broker=("group.coordinator.append.linger.ms",))
