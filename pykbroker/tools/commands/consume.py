@@ -330,8 +330,10 @@ def _print_all(reader: TopicReader | ShareGroupReader, written: Callable[[Any], 
         waits = False
         raise
     finally:
-        if waits:
-            reader.close(printed_all=printed_all)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            if waits:
+                reader.close(printed_all=printed_all)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     return 128 + caught[0] if caught else 0
