@@ -118,7 +118,8 @@ def test_both_send_payloads_of_a_file(both: BothTools, broker: Node, topics: Top
     payloads.write_text("\none\n\ntwo\nsnow ❄\n")
     names = {"‹t›": (topics.create(), topics.create())}
     for words in (["--payload-delimiter", "\n+"], [], ["--payload-delimiter", "o"], ["--payload-delimiter", ""]):
-        said = agree(both, "producer-perf-test", "--topic", "‹t›", "--num-records", "60", "--throughput", "-1",
+        # Each payload is taken by chance, so there are enough records for all of them.
+        said = agree(both, "producer-perf-test", "--topic", "‹t›", "--num-records", "600", "--throughput", "-1",
                      "--payload-file", str(payloads), *words, names=names)  # fmt: skip
         assert "Number of records read: " in said.out
     theirs, mine = (Counter(r.value for r in ConfluentClient().consume(broker.bootstrap, t)) for t in names["‹t›"])

@@ -44,7 +44,8 @@ def share_sessions(s: Session) -> None:
     member = new()
     member.fetch("asks for no record", 0, max_records=0)
     member.fetch("asks for no byte", max_bytes=0)
-    member.fetch("opens anew", 0, share_session_epoch=0)
+    # The leader may read the share state only now.
+    member.fetch("opens anew", 0, share_session_epoch=0, max_wait_ms=5_000)
     member.fetch("reads another partition", 1, max_wait_ms=50)
     member.fetch("nothing new", max_wait_ms=50)
     member.fetch("a wrong epoch", share_session_epoch=7)
