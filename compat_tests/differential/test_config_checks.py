@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential import config_oracle
-from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
+from pykbroker.config.dynamic import DynamicConfigs, apply_whole
 from pykbroker.config.group import validate_group_overrides
 from pykbroker.config.key_table import BROKER_KEYS, TOPIC_KEYS
 from pykbroker.config.kinds import ConfigError
@@ -377,7 +377,7 @@ def test_dynamic() -> None:
     config = load(COMBINED)
     questions = [{"kind": "dynamic", "perBroker": per_broker, "properties": one} for per_broker, one in DYNAMIC]
     ours = [
-        refusal(validate_broker_overrides, config, DynamicConfigs(), one, per_broker=per_broker, step=False)
+        refusal(apply_whole, config, DynamicConfigs(broker=one) if per_broker else DynamicConfigs(cluster=one))
         for per_broker, one in DYNAMIC
     ]
     compare(questions, ours)

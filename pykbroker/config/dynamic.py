@@ -58,12 +58,12 @@ class DynamicConfigs:
 
 
 def validate_broker_overrides(
-    config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool, step: bool = True
+    config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool
 ) -> None:
     """Raise ConfigError if `overrides` must not become the dynamic configuration of this broker, or of all brokers.
 
-    `overrides` is the whole new layer, not the difference. Unknown names pass, because they may belong to a plugin.
-    `step`: check also that no thread pool grows or shrinks too far at once.
+    `overrides` is the whole new layer, not the difference. Unknown names pass, because they may belong to a plugin. No
+    thread pool may grow or shrink too far at once.
     """
     check_dynamic_values(overrides, per_broker=per_broker)
     layers = (
@@ -74,7 +74,7 @@ def validate_broker_overrides(
     before, after = current.apply(config), layers.apply(config)
     if "cordoned.log.dirs" in overrides:
         check_cordoned(after)
-    for name in _THREAD_POOLS if step else ():
+    for name in _THREAD_POOLS:
         _check_thread_pool(name, before.int(name), after.int(name))
 
 
@@ -120,7 +120,7 @@ def apply_valid(config: Config, dynamic: DynamicConfigs) -> AppliedConfigs:
     Apache Kafka leaves such a value out, logs an error and continues; LiveConfig does the same with this result.
     """
     try:
-        return AppliedConfigs(dynamic, _applied_whole(config, dynamic))
+        return AppliedConfigs(dynamic, apply_whole(config, dynamic))
     except ConfigError:
         # At least one key must not be applied. Each is tried alone.
         pass
@@ -129,8 +129,9 @@ def apply_valid(config: Config, dynamic: DynamicConfigs) -> AppliedConfigs:
     def keep(layer: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
         kept: dict[str, str] = {}
         for name, text in layer.items():
+            alone = {name: text}
             try:
-                validate_broker_overrides(config, DynamicConfigs(), {name: text}, per_broker=per_broker, step=False)
+                apply_whole(config, DynamicConfigs(broker=alone) if per_broker else DynamicConfigs(cluster=alone))
             except ConfigError as error:
                 messages.append(f"Dynamic configuration {name} is ignored: {error}")
             else:
@@ -145,7 +146,8 @@ def apply_valid(config: Config, dynamic: DynamicConfigs) -> AppliedConfigs:
         return AppliedConfigs(DynamicConfigs(), config, tuple(messages))
 
 
-def _applied_whole(config: Config, dynamic: DynamicConfigs) -> Config:
+def apply_whole(config: Config, dynamic: DynamicConfigs) -> Config:
+    """Return the configuration in effect with these layers. Raises ConfigError if a key must not be applied."""
     check_dynamic_values(dynamic.broker, per_broker=True)
     check_dynamic_values(dynamic.cluster, per_broker=False)
     applied = dynamic.apply(config)
