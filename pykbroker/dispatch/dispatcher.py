@@ -105,10 +105,8 @@ class Dispatcher(Generic[S]):
     def __call__(self, peer: Peer, frame: memoryview) -> EncodedAnswer | PendingAnswer | None:
         """Dispatch one frame. Return buffers, a PendingAnswer, or None if there is no answer. Raise CloseConnection if
         the connection must end."""
-        if self._waiting and self._inbox is not None:
-            # This loop may have stood still. It takes the waiting messages first, so that this broker does not answer
-            # as the leader of a partition that it no longer leads.
-            self._inbox.take_all()
+        if self._waiting:
+            self._take_waiting()
         logged = logged_request(self.services.runtime.stopwatch_ms) if request_logger.level else None
         try:
             header, position = RequestHeader.decode(frame)
@@ -172,8 +170,8 @@ class Dispatcher(Generic[S]):
     def call(self, peer: Peer, request: Any) -> Any:
         """Handle a request of this process to itself, which is not encoded, in the newest version. Return a response or
         a future of one. Raises what the handler raises."""
-        if self._waiting and self._inbox is not None:
-            self._inbox.take_all()
+        if self._waiting:
+            self._take_waiting()
         row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(
@@ -182,6 +180,12 @@ class Dispatcher(Generic[S]):
         return row.handle(
             OwnRequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
+
+    def _take_waiting(self) -> None:
+        """Take the waiting messages first: this loop may have stood still, and this broker does not answer as the
+        leader of a partition that it no longer leads."""
+        assert self._inbox is not None, "without an inbox no message waits"
+        self._inbox.take_all()
 
     def takes_in_memory(self, key: int) -> bool:
         """Return True if a request of this process may come by `call`. A dispatcher that acts on the frames of an API
