@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pykbroker.runtime.second_loop import SecondLoop
     from pykbroker.runtime.workers import Job, Workers
     from pykbroker_log.disk import Disk, File, Fsyncs
+    from pykbroker_log.os_disk.disk import OsDisk
 
 __all__ = ["ListeningSocket", "OnEnded", "OsRuntime", "Runtime", "addresses_of", "bind_sockets", "when_done"]
 
@@ -147,20 +148,17 @@ class OsRuntime:
         descriptors: DescriptorBudget | None = None,
         *,
         two_loops: bool = False,
-        durable: bool = True,
+        kind_of_disk: type[OsDisk] | None = None,
     ) -> None:
         """`descriptors`: by default all descriptors of this process. `two_loops`: the broker half of the node gets a
-        loop and a thread of its own. `durable`: False if nobody reads the files after a loss of power, so that nothing
-        waits for a device."""
+        loop and a thread of its own. `kind_of_disk`: the class of the disk that each loop gets, by default `OsDisk`."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
-        from pykbroker_log.os_disk.volatile import VolatileDisk
 
         budget = descriptors if descriptors is not None else of_this_process()
         self.loop = loop
         own, self._budget_beside = budget.for_two_loops() if two_loops else (budget, budget)
-        make_disk = OsDisk if durable else VolatileDisk
-        self.disk: Disk = disk if disk is not None else make_disk(max_open_files=own.files)
+        self.disk: Disk = disk if disk is not None else (kind_of_disk or OsDisk)(max_open_files=own.files)
         self.most_connections = budget.connections
         #: A client that knows some ids of fetch sessions and group members cannot predict the next ids from them.
         self.random: random.Random = random.SystemRandom()
@@ -170,7 +168,7 @@ class OsRuntime:
         self._workers: Workers | None = None
         self._watch: TurnWatch | None = None
         self._two_loops = two_loops
-        self._durable = durable
+        self._kind_of_disk = kind_of_disk
         self._second_loop: SecondLoop[OsRuntime] | None = None
         #: called by `keep`; only a process that runs nothing but a node may change its garbage collector
         #: (entry/node_process.py)
@@ -231,7 +229,7 @@ class OsRuntime:
         from pykbroker.runtime.second_loop import SecondLoop
 
         def make(loop: asyncio.AbstractEventLoop) -> OsRuntime:
-            runtime = OsRuntime(loop, descriptors=self._budget_beside, durable=self._durable)
+            runtime = OsRuntime(loop, descriptors=self._budget_beside, kind_of_disk=self._kind_of_disk)
             runtime.on_keep = self.keep
             return runtime
 

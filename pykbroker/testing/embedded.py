@@ -123,15 +123,16 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
             config = start_config(properties)
             # A key of `config` may name a directory that stays.
             is_kept = self._temporary is None or any(path != directory for path in directories_of(config))
+            kind_of_disk = OsDisk if is_kept else VolatileDisk
             if self._levels is not None:
-                format_unused(config, self._levels, OsDisk() if is_kept else VolatileDisk())
+                format_unused(config, self._levels, kind_of_disk())
         except (ConfigError, StorageFormatError, OSError):
             self._remove_temporary()
             raise
         self._failure = None
         self._run = NodeThread(
             config,
-            partial(OsRuntime, two_loops=True, durable=is_kept),
+            partial(OsRuntime, two_loops=True, kind_of_disk=kind_of_disk),
             may_format=True,
             make_dispatcher=self._make_dispatcher,
         )
