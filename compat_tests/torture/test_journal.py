@@ -456,7 +456,7 @@ def test_a_refused_repetition_may_come_again_in_a_new_epoch() -> None:
     ],
 )
 def test_a_broker_that_forgot_a_producer_is_seen(said: tuple[str, ...]) -> None:
-    """The client sends records 1 and 2 again in a new epoch, because the broker did not know them any more."""
+    """The client sends records 1 and 2 again in a new epoch, because the broker no longer knew them."""
     with pytest.raises(Violation, match=r"record 1 was acknowledged at 3 and is at 1|record 2 was acknowledged at 4"):
         judge(written_by((*said, EPOCH_1), (0, 1, 2, 1, 2, 3, 4)))
 
