@@ -25,6 +25,7 @@ from pykbroker_log.partition_folders import PartitionFolders
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery_job import Unrecovered
+from pykbroker_log.stopping import settle_together
 from pykbroker_wire.primitives import ZERO_UUID
 
 
@@ -127,6 +128,19 @@ class LogDir:
             for log in self.logs.values():
                 log.close(clean=False)
             self._release()
+
+    def settle(self) -> bool:
+        """Write everything that a clean stop writes, and keep the logs open. Return True if a copy of the directory
+        needs only the clean shutdown file to be that of a clean stop. A log that never had a record needs no file.
+
+        No other code may use the directory from this call to the end of the copy. Raises StorageError.
+        """
+        try:
+            settle_together(self.disk, self.path, [log for log in self.logs.values() if log.log_end_offset])
+            self.checkpoints.write_all()
+        except OSError as error:
+            raise self._failed(error) from error
+        return not self._unrecovered
 
     def take_offline(self) -> None:
         """Stop all writes to this directory. Buffers that readers already have stay valid."""

@@ -28,12 +28,14 @@ from pykbroker.controller.elections import balance_leaders, elect_unclean_leader
 from pykbroker.controller.eligible import cluster_min_isr
 from pykbroker.controller.heartbeats import BrokerSession
 from pykbroker.controller.offset_control import OffsetControl
+from pykbroker.controller.restoration import restoration_records
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import Checkpoint, ControllerState
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_DEFAULT
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.metadata.records import decode_record, encode_records
+from pykbroker.metadata.restored import Restored
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.raft_node import NotLeader
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -102,10 +104,12 @@ class ActiveController:
         bootstrap: Sequence[TopLevel] | None = None,
         own_incarnation: bytes | None = None,
         policies: Policies | None = None,
+        restored: Restored | None = None,
     ) -> None:
         """`bootstrap` has the first records of a new cluster. Without it the first leader writes the metadata.version
         of new clusters, as Apache Kafka does for a directory without such records. `own_incarnation` is the incarnation
-        id of the broker half in this process, if there is one."""
+        id of the broker half in this process, if there is one. `restored`: the limits of a cluster that was put back to
+        an earlier state."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
@@ -118,6 +122,10 @@ class ActiveController:
             else list(bootstrap)
         )
         self._own_incarnation = own_incarnation
+        self._restored = restored
+        if restored is not None:
+            # Clients may have seen a topic of that name that was deleted, or that is not in the state.
+            self.state.first_leader_epoch = restored.leader_epoch + 1
         self._node_id = node_id
         self._offsets = OffsetControl(self.state.checkpoint())
         self._pending: deque[_Pending] = deque()
@@ -270,7 +278,8 @@ class ActiveController:
             epoch,
             self.next_offset,
         )
-        self.state.restart_sessions(self._now_ms(), self._own_incarnation)
+        ended_before = 0 if self._restored is None else self._restored.end_offset
+        self.state.restart_sessions(self._now_ms(), self._own_incarnation, ended_before=ended_before)
         self._last_append_ms = self._now_ms()
         records = self._activation_records()
         if records:
@@ -308,15 +317,17 @@ class ActiveController:
         half_done = state.transaction_offset >= 0
         if half_done:
             records.append(AbortTransactionRecord(reason="Controller failover"))
+        restoration = [] if self._restored is None else restoration_records(state, self._restored)
         if state.metadata_version:
-            return records
+            return records + restoration
         bootstrap = self._bootstrap
         if _level_of(ELR_VERSION, bootstrap):
             # All brokers have the same minimum from the first record on (eligible.py).
             bootstrap = [*bootstrap, cluster_min_isr(state)]
         if self._bootstrap_version() < TRANSACTIONS_FROM:
-            return [*records, *bootstrap]
-        return [*records, BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
+            return [*records, *bootstrap, *restoration]
+        begin, end = BeginTransactionRecord(name="Bootstrap records"), EndTransactionRecord()
+        return [*records, begin, *bootstrap, end, *restoration]
 
     # Timers.
 

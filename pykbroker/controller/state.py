@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pykbroker.config.dynamic import DynamicConfigs, apply_valid
 from pykbroker.config.key_table import TOPIC_KEYS
@@ -41,13 +41,16 @@ from pykbroker_wire.stored.metadata import (
     UnregisterBrokerRecord,
 )
 
+#: A batch of the metadata log: its records, base offset and epoch.
+LoggedBatch: TypeAlias = tuple[Sequence[TopLevel], int, int]
+
 
 class Checkpoint(NamedTuple):
     """The replicated state at one offset. `unfinished` has the batches (records, base offset, epoch) of a metadata
     transaction that has not ended by then, from its BeginTransaction on. `image` does not have its changes."""
 
     image: MetadataImage
-    unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
+    unfinished: tuple[LoggedBatch, ...] = ()
 
 
 class HeldElections:
@@ -107,13 +110,14 @@ class ControllerState:
         self.held = HeldElections()
         #: the offset of each broker's newest registration record: a broker is caught up once it has read that record
         self.registration_offsets: dict[int, int] = {}
+        #: the leader epoch of a new partition
+        self.first_leader_epoch = 0
         #: topics that would share metric names
         self.collisions = NameCollisions()
         # Made when the first ACL is created.
         self._existing_acls: set[Acl] | None = None
         # The image without the changes of an open metadata transaction, which `image` includes.
-        self._whole: MetadataImage = EMPTY_IMAGE
-        self._unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
+        self._checkpoint = Checkpoint(EMPTY_IMAGE)
         self._replay = MetadataReplay()
         self._effective: tuple[DynamicConfigs, Config] = (DynamicConfigs(), config)
 
@@ -133,29 +137,29 @@ class ControllerState:
 
         replay = self._replay
         was_open, aborted = replay.unfinished is not None, replay.aborted
-        for change in replay.batch(self._whole, records, base_offset, epoch, visit=visit):
+        for change in replay.batch(self._checkpoint.image, records, base_offset, epoch, visit=visit):
             self._install(change)
         if replay.unfinished is not None:
             self._show(replay.unfinished.apply(base_offset + len(records) - 1, epoch))
             if replay.begun_at >= base_offset:
                 records = records[replay.begun_at - base_offset :]
-                self._unfinished = ((records, replay.begun_at, epoch),)
+                unfinished: tuple[LoggedBatch, ...] = ((records, replay.begun_at, epoch),)
             else:
-                self._unfinished += ((records, base_offset, epoch),)
+                unfinished = (*self._checkpoint.unfinished, (records, base_offset, epoch))
+            self._checkpoint = self._checkpoint._replace(unfinished=unfinished)
         else:
-            self._unfinished = ()
+            self._checkpoint = Checkpoint(self._checkpoint.image)
             if was_open or replay.aborted != aborted:
-                self._show(self._whole)
+                self._show(self._checkpoint.image)
 
     def checkpoint(self) -> Checkpoint:
         """Return a checkpoint to which `reset` can go back."""
-        return Checkpoint(self._whole, self._unfinished)
+        return self._checkpoint
 
     def reset(self, checkpoint: Checkpoint) -> None:
         """Start over from a snapshot, or from the committed state."""
         self._replay.restart()
-        self._unfinished = ()
-        self._whole = checkpoint.image
+        self._checkpoint = Checkpoint(checkpoint.image)
         self._show(checkpoint.image)
         for records, base_offset, epoch in checkpoint.unfinished:
             self.replay(records, base_offset, epoch)
@@ -171,18 +175,20 @@ class ControllerState:
             broker_id: self.registration_offsets.get(broker_id, image.offset) for broker_id in image.brokers
         }
 
-    def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
+    def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None, *, ended_before: int = 0) -> None:
         """Give a whole session to every broker that serves, before this new controller may fence it. A fenced broker
         gets a session with its next heartbeat. Unclean elections that may need a fenced broker are held
         (`HeldElections`).
 
         An earlier incarnation of the broker in this very process (`own_incarnation`) gets none, because it cannot be
         alive. So a combined node that was killed need not wait for its own former session (Apache Kafka waits 9 s
-        here).
+        here). The same holds for brokers whose epoch is less than `ended_before`.
         """
         self.stop_sessions()
         for broker in self.image.brokers.values():
             if own_incarnation is not None and broker.id == self.node_id and broker.incarnation_id != own_incarnation:
+                continue
+            if broker.epoch < ended_before:
                 continue
             self.heartbeats.register(broker.id, broker.fenced)
             if not broker.fenced:
@@ -209,7 +215,8 @@ class ControllerState:
                     self._existing_acls.discard(before)
                 if acl is not None:
                     self._existing_acls.add(acl)
-        self.image = self._whole = change.image
+        self.image = change.image
+        self._checkpoint = self._checkpoint._replace(image=change.image)
 
     def _replay_broker(self, delta: MetadataDelta, record: TopLevel, offset: int) -> None:
         if isinstance(record, UnregisterBrokerRecord):

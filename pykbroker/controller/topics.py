@@ -266,7 +266,7 @@ def _partition_records(
             isr=isr,
             leader=isr[0],
             leader_recovery_state=0,
-            leader_epoch=0,
+            leader_epoch=state.first_leader_epoch,
             partition_epoch=0,
             directories=[directories[replica] for replica in replicas] if with_directories else [],
         )

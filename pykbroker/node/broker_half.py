@@ -35,6 +35,7 @@ from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.features import not_served
+from pykbroker.metadata.restored import Restored
 from pykbroker.metadata.view import MetadataView
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
@@ -70,12 +71,13 @@ _LONGEST_SHUTDOWN_SECONDS = 300.0
 
 class BrokerPlace(NamedTuple):
     """The directories and the cluster of this broker. `log_dirs`: all directories of the node; `data_dirs`: the
-    directories that the broker half uses."""
+    directories that the broker half uses. `restored`: the limits of a cluster that was put back to an earlier state."""
 
     log_dirs: list[LogDir]
     data_dirs: list[LogDir]
     cluster_id: str
     has_controller: bool
+    restored: Restored | None = None
 
 
 class BrokerHalf:
@@ -185,13 +187,30 @@ class BrokerHalf:
         )
         replicas.on_leadership(self.shares.leaders.on_leadership)
         share_metrics.register(side.metrics, self.shares.leaders, lambda: replicas.purgatory.share_count)
-        groups = GroupService(runtime, live, node_id, replicas, metadata, self.shares.group_states, self.shares.ends)
+        groups = GroupService(
+            runtime,
+            live,
+            node_id,
+            replicas,
+            metadata,
+            self.shares.group_states,
+            self.shares.ends,
+            epochs_from=0 if place.restored is None else place.restored.group_epoch + 1,
+        )
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
         share_coordinator = ShareCoordinatorService(runtime, config, replicas, metadata)
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
-            runtime, config, node_id, replicas, metadata, producer_ids, markers.write, self._channels.send
+            runtime,
+            config,
+            node_id,
+            replicas,
+            metadata,
+            producer_ids,
+            markers.write,
+            self._channels.send,
+            producer_ids_from=0 if place.restored is None else place.restored.producer_id,
         )
         self.services = BrokerServices(
             config=config,

@@ -108,7 +108,13 @@ class BrokerLoop:
         shared = self._shared
         config, loader, node_id = shared.config, shared.loader, shared.config.node_id
         data_dirs = [log_dir for log_dir in shared.directories.log_dirs if log_dir.path in config.log_dirs]
-        place = BrokerPlace(shared.directories.log_dirs, data_dirs, shared.cluster_id, controller is not None)
+        place = BrokerPlace(
+            shared.directories.log_dirs,
+            data_dirs,
+            shared.cluster_id,
+            controller is not None,
+            shared.options.restored,
+        )
         heartbeats = ControllerChannel(
             shared.runtime,
             shared.quorum,

@@ -44,6 +44,7 @@ class ControllerHalf:
             bootstrap=bootstrap_records(shared.runtime.disk, config),
             own_incarnation=shared.incarnation_id if config.is_broker else None,
             policies=shared.policies,
+            restored=shared.options.restored,
         )
         controller_metrics.register(
             shared.side.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active

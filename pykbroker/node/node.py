@@ -25,6 +25,7 @@ from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.restored import Restored
 from pykbroker.metrics.registry import Sample, merged
 from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
@@ -34,6 +35,7 @@ from pykbroker.node.node_directories import KeptStop
 from pykbroker.node.node_health import HEALTH_SOCKET, HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer, StartError
+from pykbroker.node.start_options import StartOptions
 from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
@@ -58,10 +60,14 @@ class Node:
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
         usual_health_socket: str | None = None,
+        restored: Restored | None = None,
+        stands: bool = False,
     ) -> None:
         """`make_dispatcher` makes the dispatcher of the broker half's listeners. `usual_health_socket`: the path of the
-        health socket, in a log directory, if pykbroker.health.socket is not set. Raises ConfigError for a configuration
-        that promises protection which pykbroker does not have, or that names a class which it does not have."""
+        health socket, in a log directory, if pykbroker.health.socket is not set. `restored`: the limits of a cluster
+        that was put back to an earlier state. `stands`: all voters of the quorum start together, and this one begins
+        their first election at once. Raises ConfigError for a configuration that promises protection which
+        pykbroker does not have, or that names a class which it does not have."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         checks.require_share_persister(config)
@@ -78,7 +84,7 @@ class Node:
             config,
             runtime,
             (runtime if beside is None else beside.runtime).disk,
-            may_format=may_format,
+            options=StartOptions(may_format=may_format, restored=restored, stands=stands),
             on_failure=self._fail,
             ending=self._ending,
         )
@@ -88,6 +94,7 @@ class Node:
         self._on_fatal: Callable[[], None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._is_abandoned = False
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -313,9 +320,16 @@ class Node:
         # If the caller is cancelled, the stop continues, because an unfinished stop would leave directories locked.
         await asyncio.shield(self._stopping)
 
+    async def abandon(self) -> None:
+        """Stop without a controlled shutdown, and write nothing for the next start: the files are about to be
+        replaced."""
+        self._is_abandoned = True
+        await self.stop()
+
     async def _stop(self) -> None:
         broker = self._broker_loop
-        if broker is not None and self.fatal is None and self.config.bool("controlled.shutdown.enable"):
+        is_controlled = self.fatal is None and not self._is_abandoned
+        if broker is not None and is_controlled and self.config.bool("controlled.shutdown.enable"):
             await broker.shut_down()
         await self._parts.close()
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
@@ -326,4 +340,4 @@ class Node:
         broker = self._broker_loop
         if broker is None or broker.half is None:
             return KeptStop(clean=False, broker_epoch=-1)
-        return KeptStop(clean=self.fatal is None, broker_epoch=broker.broker_epoch)
+        return KeptStop(clean=self.fatal is None and not self._is_abandoned, broker_epoch=broker.broker_epoch)

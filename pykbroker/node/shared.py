@@ -21,6 +21,7 @@ from pykbroker.node.node_directories import KeptStop, NodeDirectories
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import connections_of
 from pykbroker.node.quorum_settings import quorum_config
+from pykbroker.node.start_options import StartOptions
 from pykbroker.node.ways_to_nodes import refuse_scram_of_voters
 from pykbroker.plugins.topic_policies import Policies
 from pykbroker.quorum.channel import SocketPeers
@@ -48,7 +49,7 @@ class SharedServer:
         runtime: Runtime,
         disk: Disk,
         *,
-        may_format: bool,
+        options: StartOptions,
         on_failure: Callable[[BaseException], None],
         ending: Callable[[], KeptStop],
     ) -> None:
@@ -70,7 +71,7 @@ class SharedServer:
         #: identifies this start of the node in its registrations
         self.incarnation_id = random_uuid(runtime.random)
         self.policies = Policies.of(config) if config.is_controller else Policies()
-        self._may_format = may_format
+        self.options = options
         self._on_failure = on_failure
         self._ending = ending
         self._advertised: Advertised | None = None
@@ -102,7 +103,7 @@ class SharedServer:
         """Open and lock the directories, and bind the controller's ports. Raises StartError or OSError."""
         advertised = self._advertised = await self._advertise()
         parts.add("log directories", self._close_directories)
-        self.directories.open(may_format=self._may_format)
+        self.directories.open(may_format=self.options.may_format)
         check_metadata(self.runtime.disk, self.config, self.directories.log_dirs, advertised.controller)
         await self.side.start(parts)
 
@@ -130,7 +131,7 @@ class SharedServer:
             self._keep_reserve(quorum, parts)
         parts.add("quorum", quorum.stop)
         try:
-            await quorum.start()
+            await quorum.start(stands=self.options.stands)
         except UNUSABLE as error:
             raise StartError(f"The metadata log in {config.metadata_log_dir} cannot be used: {error}") from error
         try:

@@ -38,6 +38,8 @@ _SHUTDOWN_POLL_MS = 50
 #: Apache Kafka's pauses double up to broker.session.timeout.ms. A broker that waits until the session of its last run
 #: ends could then wait up to half of that time in vain.
 _LONGEST_PAUSE_MS = 1_000
+#: A leader of the quorum that was just elected is the active controller a few milliseconds later.
+_FIRST_PAUSE_MS = 20
 #: Longer than the pause before a connection connects again (net/client.py).
 _AFTER_LOSS_MS = 60
 
@@ -84,6 +86,7 @@ class BrokerLifecycle:
             self._next_request,
             self._answered,
             timeout_ms=self._heartbeat_ms,
+            first_pause_ms=_FIRST_PAUSE_MS,
             last_pause_ms=min(self._session_ms, _LONGEST_PAUSE_MS),
         )
 

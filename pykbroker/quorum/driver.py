@@ -215,8 +215,9 @@ class QuorumDriver:
 
     # Life
 
-    async def start(self) -> None:
-        """Open the disk and take up a role. On return the only voter of a quorum leads and can append."""
+    async def start(self, *, stands: bool = False) -> None:
+        """Open the disk and take up a role. On return the only voter of a quorum leads and can append. `stands`: begin
+        an election at once (`RaftNode.start`)."""
         config = self._config
 
         storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
@@ -238,7 +239,7 @@ class QuorumDriver:
         self._listeners.open(storage)
         self._snapshots_due.start()
         started: asyncio.Future[None] = self._runtime.loop.create_future()
-        self._input(lambda: node.start(self._now()))
+        self._input(lambda: node.start(self._now(), stands=stands))
         # This input runs after everything that the start writes first.
         self._input(lambda: started.set_result(None))
         await started

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pykbroker.runtime.beside import SameLoop
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from pykbroker_log.disk import Disk, File, Fsyncs
     from pykbroker_log.os_disk.disk import OsDisk
 
-__all__ = ["ListeningSocket", "OnEnded", "OsRuntime", "Runtime", "addresses_of", "bind_sockets", "when_done"]
+__all__ = ["Bind", "ListeningSocket", "OnEnded", "OsRuntime", "Runtime", "addresses_of", "bind_sockets", "when_done"]
 
 T = TypeVar("T")
+
+#: Takes a host, a port and a backlog.
+Bind: TypeAlias = Callable[[str, int, int], list[socket.socket]]
 
 
 def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
@@ -149,9 +152,11 @@ class OsRuntime:
         *,
         two_loops: bool = False,
         kind_of_disk: type[OsDisk] | None = None,
+        bind: Bind = bind_sockets,
     ) -> None:
         """`descriptors`: by default all descriptors of this process. `two_loops`: the broker half of the node gets a
-        loop and a thread of its own. `kind_of_disk`: the class of the disk that each loop gets, by default `OsDisk`."""
+        loop and a thread of its own. `kind_of_disk`: the class of the disk that each loop gets, by default `OsDisk`.
+        `bind` returns listening sockets, as `bind_sockets` does."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
@@ -169,6 +174,7 @@ class OsRuntime:
         self._watch: TurnWatch | None = None
         self._two_loops = two_loops
         self._kind_of_disk = kind_of_disk
+        self._bind = bind
         self._second_loop: SecondLoop[OsRuntime] | None = None
         #: called by `keep`; only a process that runs nothing but a node may change its garbage collector
         #: (entry/node_process.py)
@@ -229,7 +235,7 @@ class OsRuntime:
         from pykbroker.runtime.second_loop import SecondLoop
 
         def make(loop: asyncio.AbstractEventLoop) -> OsRuntime:
-            runtime = OsRuntime(loop, descriptors=self._budget_beside, kind_of_disk=self._kind_of_disk)
+            runtime = OsRuntime(loop, descriptors=self._budget_beside, kind_of_disk=self._kind_of_disk, bind=self._bind)
             runtime.on_keep = self.keep
             return runtime
 
@@ -245,7 +251,7 @@ class OsRuntime:
         async def bind() -> ListeningSocket:
             from pykbroker.runtime.accepting import Acceptor
 
-            return Acceptor(self.loop, bind_sockets(host, port, backlog), accept)
+            return Acceptor(self.loop, self._bind(host, port, backlog), accept)
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 

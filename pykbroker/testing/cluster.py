@@ -21,8 +21,8 @@ from pykbroker.runtime.descriptor_budget import of_this_process
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.cluster_layout import ClusterLayout, cluster_profile, lay_out
-from pykbroker.testing.in_sync import missing
-from pykbroker.testing.inspection import PATIENCE_SECONDS, POLL_SECONDS, KnownTopic, topics_of
+from pykbroker.testing.cluster_states import put_back, save_state
+from pykbroker.testing.inspection import PATIENCE_SECONDS, KnownTopic, topics_of
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.leadership import Led
 from pykbroker.testing.network import HOST, Network
@@ -30,6 +30,7 @@ from pykbroker.testing.node_thread import KillableNode
 from pykbroker.testing.release_levels import NEWEST_RELEASE, levels_of
 from pykbroker.testing.renamed import newer, warn
 from pykbroker.testing.running_nodes import RunningNodes
+from pykbroker.testing.saved_state import SavedState
 from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
@@ -117,7 +118,8 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     def metrics(self, number: int) -> dict[str, float]:
         """Return the metrics of one node by Kafka's names, with their current values. Raises RuntimeError if it does
         not run, or is paused."""
-        self._node(number)
+        self._known((number,))
+        self._running.node(number)
         if number in self.paused:
             raise RuntimeError(f"node {number} is paused")
         return {sample.name: sample.value for sample in self._running[number].metrics()}
@@ -139,12 +141,19 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         chosen = [number for number in nodes or self.nodes if number not in self.running]
         if self._layout is None:
             self._layout = lay_out(self._properties, self._network, self._levels, self._secured)
+        stands, self._layout.stands = self._layout.stands, None
         for number in chosen:
             runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
                 KillableRuntime, node_id=number, network=self._network, descriptors=of_this_process(len(self.nodes))
             )
-            config = self._layout.configs[number]
-            node = KillableNode(config, runtime, name=f"pykbroker-{number}", make_dispatcher=self._make_dispatcher)
+            node = KillableNode(
+                self._layout.configs[number],
+                runtime,
+                name=f"pykbroker-{number}",
+                make_dispatcher=self._make_dispatcher,
+                restored=self._layout.restored,
+                stands=number == stands,
+            )
             self._running.add(number, node)
         deadline = time.monotonic() + timeout_seconds
         for number in nodes or self.nodes:
@@ -187,7 +196,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         connections and requests without answering. Raises RuntimeError for a node that does not run."""
         self._known(nodes)
         for number in nodes or self.nodes:
-            self._node(number)
+            self._running.node(number)
             if not self._running[number].is_paused:
                 self._running[number].pause()
 
@@ -227,20 +236,34 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     def wait_until_in_sync(self, *topics: str, timeout_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until every node runs, serves clients, and has every replica of these topics, or of all, in the ISR.
         Raises TimeoutError, which names what is missing."""
-        deadline = time.monotonic() + timeout_seconds
-        while lacks := missing(self._running.images(), self.nodes, topics):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not after {timeout_seconds} s: {lacks}")
-            time.sleep(POLL_SECONDS)
+        self._running.wait_for_replicas(self.nodes, topics, timeout_seconds)
 
-    def restore(self) -> None:
-        """Undo every fault: remove the fault rules, heal, resume, start stopped nodes, and wait until all replicas are
-        in sync."""
+    def snapshot(self) -> SavedState:
+        """Return the state of the cluster, for `restore`: topics, records, committed offsets, transactions, producers,
+        members of groups, and the nodes that run. The nodes stand still meanwhile, and clients notice nothing. The
+        snapshot ends with the cluster. Raises RuntimeError if no node serves, or if a node is paused; OSError."""
+        return save_state(self, self._laid_out(), self._running)
+
+    def restore(self, snapshot: SavedState | None = None) -> None:
+        """Without a snapshot undo every fault: remove the fault rules, heal, resume, start stopped nodes, and wait
+        until all replicas are in sync.
+
+        With a snapshot put the cluster back to its state. Fault rules and cuts of the network end, connections of
+        clients are closed, and the nodes that ran run again, at the same addresses, with all their replicas in sync.
+        The data are exact. Epochs of leaders, groups and producers are higher than all that clients have seen, so
+        clients may live on; docs/testing.md lists those that must be made anew. Raises ValueError for a snapshot of
+        another cluster or one that was deleted.
+        """
         self.faults.clear()
         self.heal()
-        self.resume()
-        self.start()
-        self.wait_until_in_sync()
+        if snapshot is None:
+            self.resume()
+            self.start()
+            self.wait_until_in_sync()
+            return
+        put_back(snapshot, self, self._laid_out(), self._running)
+        self.start(*snapshot.nodes)
+        self._running.wait_for_replicas(snapshot.nodes, (), PATIENCE_SECONDS)
 
     start_async = on_thread(start)
     stop_async = on_thread(stop)
@@ -248,6 +271,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
     pause_async = on_thread(pause)
     resume_async = on_thread(resume)
     wait_until_in_sync_async = on_thread(wait_until_in_sync)
+    snapshot_async = on_thread(snapshot)
     restore_async = on_thread(restore)
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -265,10 +289,6 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
 
     def _configs(self) -> Iterable[Config]:
         return self._laid_out().configs.values()
-
-    def _node(self, number: int) -> Node:
-        self._known((number,))
-        return self._running.node(number)
 
     def _image(self) -> MetadataImage:
         return self._running.newest_image()

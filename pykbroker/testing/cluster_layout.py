@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pykbroker.config.cluster_profile import replicated_profile
 from pykbroker.config.start_up import start_config
 from pykbroker.config.typed_config import Config
+from pykbroker.metadata.restored import Restored
+from pykbroker.node.node import Node
 from pykbroker.storage.format import format_directories
+from pykbroker.testing.handed_out import HandedOut
 from pykbroker.testing.network import HOST, Network
+from pykbroker.testing.state_copy import copy_settled, copy_tree
 from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
@@ -38,16 +43,46 @@ def cluster_profile(nodes: int) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass
 class ClusterLayout:
-    """The directories, the ports of clients and the configurations of the nodes, by their ids."""
+    """The directories, the ports of clients and the configurations of the nodes, by their ids.
+
+    `stands`: the node that begins the election of the next start at once. `handed_out`: what clients may have seen.
+    `restored`: the limits of nodes that start, if the cluster was put back to an earlier state.
+    """
 
     directories: tempfile.TemporaryDirectory[str]
     ports: Mapping[int, int]
     configs: Mapping[int, Config]
+    stands: int | None
+    handed_out: HandedOut = field(default_factory=HandedOut)
+    restored: Restored | None = None
 
     def data_dir(self, number: int) -> str:
         return os.path.join(self.directories.name, str(number))
+
+    def copy(self, serving: Mapping[int, Node]) -> dict[int, str]:
+        """Copy the directory of each node, and return node -> path. The nodes that serve stand still. The others do
+        not run, and their directories are copied as they are. Raises OSError."""
+        target = tempfile.mkdtemp(prefix="snapshot-", dir=self.directories.name)
+        copies = {}
+        for number in self.configs:
+            node, path = serving.get(number), os.path.join(target, str(number))
+            os.mkdir(path, 0o700)
+            if node is not None:
+                copy_settled(node.shared.directories.log_dirs, path, node.lifecycle.broker_epoch)
+            else:
+                copy_tree(self.data_dir(number), os.path.join(path, "0"))
+            copies[number] = path
+        return copies
+
+    def put_back(self, copies: Mapping[int, str]) -> None:
+        """Replace the contents of the directories by those of the copies. No node runs. Raises OSError."""
+        old = tempfile.mkdtemp(prefix="old-", dir=self.directories.name)
+        for number, copy in copies.items():
+            os.rename(self.data_dir(number), os.path.join(old, str(number)))
+            copy_tree(os.path.join(copy, "0"), self.data_dir(number))
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def lay_out(
@@ -94,4 +129,4 @@ def lay_out(
         network.close()
         directories.cleanup()
         raise
-    return ClusterLayout(directories, clients, configs)
+    return ClusterLayout(directories, clients, configs, stands=min(properties))

@@ -7,7 +7,6 @@ The node runs in a thread of its own with a loop of its own (node_thread.py). It
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
@@ -17,14 +16,19 @@ from pykbroker.config.load import development_profile
 from pykbroker.config.start_up import start_config
 from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
+from pykbroker.metadata.restored import Restored
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 from pykbroker.storage.format import StorageFormatError, directories_of
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
+from pykbroker.testing.broker_files import BrokerFiles
+from pykbroker.testing.handed_out import HandedOut, newest_group_epoch
 from pykbroker.testing.inspection import KnownTopic, topics_of
+from pykbroker.testing.kept_ports import KeptPorts
 from pykbroker.testing.node_thread import NodeThread
 from pykbroker.testing.release_levels import NEWEST_RELEASE, format_unused, levels_of
+from pykbroker.testing.saved_state import SavedState
 from pykbroker.testing.share_deliveries import SharesInProcess, T
 from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
@@ -40,8 +44,9 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
     port for clients; 0 takes a free port at every start, as the controller's listener always does. `record`: keep the
     requests of clients, for `requests`. `release`: the release of Apache Kafka at whose levels of features a new
     cluster begins, `4.3` or `4.4`. Without it, a broker without `data_dir` begins at those of 4.4, and one with it at
-    those of `pykbroker start`. A directory that is in use already keeps its levels. Raises ConfigError for an unknown
-    release.
+    those of `pykbroker start`. A directory that is in use already keeps its levels. `state`: a log directory of a
+    broker that was stopped; this broker begins with a copy of it, in a temporary directory. Raises ConfigError for an
+    unknown release, ValueError for a `state` beside a `data_dir`.
     """
 
     def __init__(
@@ -52,15 +57,20 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         *,
         record: bool = False,
         release: str | None = None,
+        state: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(record=record)
+        if data_dir is not None and state is not None:
+            raise ValueError("a broker with a data_dir begins with what is there, so it takes no state")
         self._overrides = {key: as_text(value) for key, value in (config or {}).items()}
-        self._data_dir = None if data_dir is None else os.fspath(data_dir)
+        self._files = BrokerFiles(*(None if path is None else os.fspath(path) for path in (data_dir, state)))
         self._port = port
         # A directory that stays may be taken over by Apache Kafka 4.3.
         begins_at = release or (NEWEST_RELEASE if data_dir is None else None)
         self._levels = None if begins_at is None else levels_of(begins_at)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._config: Config | None = None
+        self._ports = KeptPorts()
+        self._handed_out = HandedOut()
         self._run: NodeThread[OsRuntime] | None = None
 
     @property
@@ -115,26 +125,39 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         """Start and wait until clients can connect. Raises the exception that kept the node from starting."""
         if self._run is not None:
             raise RuntimeError("the broker is running already")
-        if self._data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
-        directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
-            properties = {**development_profile(directory, self._port, controller_port=0), **self._overrides}
-            config = start_config(properties)
-            # A key of `config` may name a directory that stays.
-            is_kept = self._temporary is None or any(path != directory for path in directories_of(config))
-            kind_of_disk = OsDisk if is_kept else VolatileDisk
-            if self._levels is not None:
-                format_unused(config, self._levels, kind_of_disk())
+            directory = self._files.open()
+            config = start_config({**development_profile(directory, self._port, controller_port=0), **self._overrides})
+            self._format(config)
         except (ConfigError, StorageFormatError, OSError):
-            self._remove_temporary()
+            self._files.close()
             raise
+        self._config = config
+        self._handed_out = HandedOut()
+        self._launch(None)
+        return self
+
+    def _format(self, config: Config, cluster_id: str | None = None) -> None:
+        if self._levels is not None:
+            format_unused(config, self._levels, self._kind_of_disk(config)(), cluster_id)
+
+    def _kind_of_disk(self, config: Config) -> type[OsDisk]:
+        # A key of `config` may name a directory that stays.
+        return VolatileDisk if self._files.is_temporary(directories_of(config)) else OsDisk
+
+    def _launch(self, restored: Restored | None) -> None:
+        """Run a node until clients are served. Raises the exception that kept it from starting; then the broker is
+        stopped."""
+        config = self._config
+        assert config is not None
         self._failure = None
+        self._ports.begin_run()
         self._run = NodeThread(
             config,
-            partial(OsRuntime, two_loops=True, kind_of_disk=kind_of_disk),
+            partial(OsRuntime, two_loops=True, kind_of_disk=self._kind_of_disk(config), bind=self._ports.bind),
             may_format=True,
             make_dispatcher=self._make_dispatcher,
+            restored=restored,
         )
         try:
             self._run.wait_until_ready()
@@ -143,7 +166,6 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
             # The failure is raised now, so the end of the block must not raise it again.
             self._failure = None
             raise
-        return self
 
     def stop(self) -> None:
         """Shut the node down; returns when it has ended. A second call changes nothing."""
@@ -151,15 +173,69 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         if run is not None:
             run.stop()
             self._failure = run.failure
-            self._remove_temporary()
+        self._ports.close()
+        self._files.close()
+
+    # -- states that come back ----------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Begin again as at the first start, with the same address: empty, or with the contents of `state`. Connections
+        of clients are closed, and a client that connects in the meantime waits.
+
+        Fault rules and recorded requests stay. Clients may live on: no epoch and no producer id is handed out twice.
+        Raises RuntimeError if the broker is not running, or if its directories stay after its end.
+        """
+        config, cluster_id = self._node.config, self._node.shared.cluster_id
+        paths = directories_of(config)
+        if not self._files.is_temporary(paths):
+            raise RuntimeError("the broker's directories stay after its end, so they are not emptied: use a snapshot")
+        self._abandon()
+        self._files.begin_again(paths[0])
+        # Some clients remember the id of their cluster.
+        self._format(config, cluster_id)
+        self._launch(self._handed_out.restored(0))
+
+    def snapshot(self) -> SavedState:
+        """Return the state of the broker, for `restore`: topics, records, committed offsets, transactions, producers,
+        members of groups. The broker stands still meanwhile, and its clients notice nothing. The snapshot ends with the
+        broker. Raises RuntimeError if the broker is not running, OSError."""
+        run, node = self._started, self._node
+        run.pause()
+        try:
+            copy = self._files.copy(node.shared.directories.log_dirs, node.lifecycle.broker_epoch)
+            return SavedState(self, {node.config.node_id: copy}, node.loader.image.offset + 1)
+        finally:
+            run.resume()
+
+    def restore(self, snapshot: SavedState) -> None:
+        """Put the broker back to the state of a snapshot, with the same address. Connections of clients are closed, and
+        a client that connects in the meantime waits.
+
+        The data are exact. Epochs of leaders, groups and producers are higher than all that clients have seen, so
+        clients may live on; docs/testing.md lists those that must be made anew. Fault rules and recorded requests stay.
+        Raises RuntimeError if the broker is not running, ValueError for a snapshot of another broker or one that was
+        deleted.
+        """
+        node = self._node
+        if snapshot.owner is not self or not snapshot.exists:
+            raise ValueError("this snapshot was deleted, or is of another broker")
+        paths = [log_dir.path for log_dir in node.shared.directories.log_dirs]
+        self._abandon()
+        self._files.put_back(snapshot.copies[node.config.node_id], paths)
+        self._launch(self._handed_out.restored(snapshot.end_offset))
+
+    def _abandon(self) -> None:
+        """End the node, whose files are about to be replaced."""
+        run, node = self._started, self._node
+        self._handed_out.note(node.loader.image, run.read(newest_group_epoch))
+        run.abandon()
+        self._run = None
 
     start_async = on_thread(start)
     stop_async = on_thread(stop)
-
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+    reset_async = on_thread(reset)
+    snapshot_async = on_thread(snapshot)
+    restore_async = on_thread(restore)
 
     def _end_block(self) -> None:
         self.stop()

@@ -9,7 +9,8 @@ from pykbroker.metadata.image import MetadataImage
 
 def missing(images: Mapping[int, MetadataImage], nodes: Collection[int], topics: Iterable[str]) -> str:
     """Return a text about the first thing that is missing, or "" if there is none. `images`: the metadata of each node
-    that serves, by its id. `nodes`: all nodes. `topics`: names, or none for all topics."""
+    that serves, by its id. `nodes`: the nodes that are to serve, whose replicas are to be in sync. `topics`: names, or
+    none for all topics."""
     if len(images) < len(nodes):
         return f"nodes {sorted({*nodes} - images.keys())} do not serve"
     newest = max(images.values(), key=lambda image: image.offset)
@@ -24,6 +25,6 @@ def missing(images: Mapping[int, MetadataImage], nodes: Collection[int], topics:
         if topic is None:
             return f"there is no topic {name}"
         for index, partition in topic.partitions.items():
-            if set(partition.isr) != set(partition.replicas) or partition.leader < 0:
+            if not set(partition.replicas) & set(nodes) <= set(partition.isr) or partition.leader < 0:
                 return f"{name}-{index} has replicas {partition.replicas}, ISR {partition.isr}"
     return ""

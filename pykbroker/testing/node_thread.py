@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
+from pykbroker.metadata.restored import Restored
 from pykbroker.metrics.registry import Sample
 from pykbroker.net.promise import Promise
 from pykbroker.node.node import Node
@@ -40,12 +41,19 @@ class NodeThread(Generic[R]):
         name: str = "pykbroker",
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
+        restored: Restored | None = None,
+        stands: bool = False,
     ) -> None:
-        """`make_runtime` is called on the thread. `may_format`: format directories that are absent or empty."""
+        """`make_runtime` is called on the thread. `may_format`: format directories that are absent or empty. `restored`
+        and `stands` are as for `Node`."""
         self._config = config
         self._make_runtime = make_runtime
         self._may_format = may_format
         self._make_dispatcher = make_dispatcher
+        self._restored = restored
+        self._stands = stands
+        self._is_abandoned = False
+        self._go: threading.Event | None = None
         #: the exception that kept the node from starting, or ended it unexpectedly
         self.failure: BaseException | None = None
         self._node: Node | None = None
@@ -147,6 +155,49 @@ class NodeThread(Generic[R]):
         self.begin_stop()
         self._thread.join()
 
+    def abandon(self) -> None:
+        """End the node without a shutdown, because its files are about to be replaced; returns when it has ended."""
+        self._is_abandoned = True
+        self.stop()
+
+    # -- a node that stands still -------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        return self._go is not None
+
+    def pause(self) -> None:
+        """Pause both loops until `resume`, or the end of the node; returns when they are paused. The node's sockets
+        stay open."""
+        go = threading.Event()
+
+        def stand(stands: threading.Event, go_on: Callable[[], object]) -> None:
+            stands.set()
+            go.wait()
+            go_on()
+
+        standing = []
+        for loop, go_on in self._loops():
+            stands = threading.Event()
+            if _called(loop, partial(stand, stands, go_on)):
+                self._go = go
+                standing.append(stands)
+        for stands in standing:
+            while not stands.wait(0.05) and self.runs:
+                pass  # a node that is about to end is never paused
+
+    def resume(self) -> None:
+        go, self._go = self._go, None
+        if go is not None:
+            go.set()
+
+    def _loops(self) -> list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]]:
+        """Return each loop of the node, with the first thing to do there after a pause."""
+        node = self._node
+        if self._loop is None or node is None:
+            return []
+        return [(loop, lambda: None) for loop in dict.fromkeys((self._loop, node.broker_loop))]
+
     # -- on the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -166,13 +217,23 @@ class NodeThread(Generic[R]):
         runtime = self._runtime = self._make_runtime(self._loop)
         self._has_loop.set()
         try:
-            node = Node(self._config, runtime, may_format=self._may_format, make_dispatcher=self._make_dispatcher)
+            node = Node(
+                self._config,
+                runtime,
+                may_format=self._may_format,
+                make_dispatcher=self._make_dispatcher,
+                restored=self._restored,
+                stands=self._stands,
+            )
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the start
             self.failure = error
             runtime.close()
             return
         await self._live(node, self._stop)
-        await node.stop()
+        if self._is_abandoned:
+            await node.abandon()
+        else:
+            await node.stop()
         runtime.close()
 
     async def _live(self, node: Node, stop: asyncio.Event) -> None:
@@ -208,15 +269,14 @@ class KillableNode(NodeThread[KillableRuntime]):
         *,
         name: str = "pykbroker",
         make_dispatcher: MakeDispatcher = Dispatcher,
+        restored: Restored | None = None,
+        stands: bool = False,
     ) -> None:
         self._killed = False
         self._over = False
-        self._go: threading.Event | None = None
-        super().__init__(config, make_runtime, name=name, make_dispatcher=make_dispatcher)
-
-    @property
-    def is_paused(self) -> bool:
-        return self._go is not None
+        super().__init__(
+            config, make_runtime, name=name, make_dispatcher=make_dispatcher, restored=restored, stands=stands
+        )
 
     def begin_kill(self) -> None:
         """Cut the node off from clients and from other nodes. `kill` waits for its end."""
@@ -233,32 +293,14 @@ class KillableNode(NodeThread[KillableRuntime]):
         self.begin_kill()
         self._thread.join()
 
-    def pause(self) -> None:
-        """Pause both loops until `resume` or `kill`; returns when they are paused. The node's sockets stay open."""
-        go = threading.Event()
-
-        def stand(runtime: KillableRuntime, stands: threading.Event) -> None:
-            stands.set()
-            go.wait()
+    def _loops(self) -> list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]]:
+        def go_on(runtime: KillableRuntime) -> None:
             if self._killed:
                 _drop(runtime)
             else:
                 runtime.network_changed()
 
-        standing = []
-        for runtime in self._runtimes:
-            stands = threading.Event()
-            if _called(runtime.loop, partial(stand, runtime, stands)):
-                self._go = go
-                standing.append(stands)
-        for stands in standing:
-            while not stands.wait(0.05) and self.runs:
-                pass  # a node that is about to end is never paused
-
-    def resume(self) -> None:
-        go, self._go = self._go, None
-        if go is not None:
-            go.set()
+        return [(runtime.loop, partial(go_on, runtime)) for runtime in self._runtimes]
 
     def network_changed(self) -> None:
         """Let the node's connections follow the network; returns when they do. A paused node lets them follow when it

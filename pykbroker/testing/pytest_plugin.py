@@ -3,7 +3,8 @@
 `kafka_cluster_secure` has both. `kafka_topics` makes names that belong to one test.
 
 With `--kafka-bootstrap HOST:PORT` the same tests run on a cluster that is there already, and those that need a node in
-this process are skipped. Nothing of pykbroker is imported until a fixture is used.
+this process are skipped. With `--kafka-state DIR` the `kafka_broker` of each xdist worker begins with a copy of a
+directory. Nothing of pykbroker is imported until a fixture is used.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ T = TypeVar("T")
 _OLD_ARGUMENTS: Final = ("properties", "node_properties")
 _OWN_BROKER: Final = pytest.StashKey[ExitStack]()
 _OPTION: Final = "--kafka-bootstrap"
+_STATE: Final = "--kafka-state"
 #: fixture -> the arguments of its mark. A test compares them with the classes.
 MARKS: Final = {
-    "kafka_broker": "config=None, data_dir=None, port=0, record=False, release=None",
+    "kafka_broker": "config=None, data_dir=None, port=0, record=False, release=None, state=None",
     "kafka_broker_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
-    "config=None, data_dir=None, port=0, record=False, release=None",
+    "config=None, data_dir=None, port=0, record=False, release=None, state=None",
     "kafka_cluster": "nodes=3, config=None, node_config=None, record=False, release=None",
     "kafka_cluster_secure": 'users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
     "nodes=3, config=None, node_config=None, record=False, release=None",
@@ -39,8 +41,15 @@ MARKS: Final = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--kafka-bootstrap`."""
-    parser.getgroup("pykbroker").addoption(
+    """Add `--kafka-bootstrap` and `--kafka-state`."""
+    group = parser.getgroup("pykbroker")
+    group.addoption(
+        _STATE,
+        metavar="DIR",
+        help="let kafka_broker begin with a copy of this log directory of a broker that was stopped; "
+        "kafka_broker.reset() puts the copy back to its beginning",
+    )
+    group.addoption(
         _OPTION,
         metavar="HOST:PORT",
         help="let kafka_broker be this cluster, which runs already, without TLS and SASL; tests that need a node in "
@@ -53,6 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for fixture, arguments in MARKS.items():
         config.addinivalue_line(
             "markers", f"{fixture}({arguments}): {fixture} is of this test's own, made with these arguments"
+        )
+    if config.getoption(_OPTION) is not None and config.getoption(_STATE) is not None:
+        raise pytest.UsageError(
+            f"{_OPTION} names a cluster that runs already, so {_STATE} has no effect: leave one out"
         )
     if config.getoption(_OPTION) is not None:
         config.pluginmanager.register(_SkipsWhatIsOutside(), "pykbroker-outside")
@@ -153,7 +166,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker | ExistingCl
     """A broker on a free port of localhost; pass `kafka_broker.bootstrap_servers` to any client.
 
     The session has one broker; with `@pytest.mark.kafka_broker(config={...})` a test has its own broker. With
-    `--kafka-bootstrap` it is an `ExistingCluster`.
+    `--kafka-bootstrap` it is an `ExistingCluster`. With `--kafka-state` it begins with a copy of a directory.
     """
     outside = request.config.getoption(_OPTION)
     if outside is not None:
@@ -164,7 +177,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker | ExistingCl
         return
     from pykbroker.testing.embedded import Broker
 
-    with Broker() as broker:
+    with Broker(state=request.config.getoption(_STATE)) as broker:
         yield broker
 
 

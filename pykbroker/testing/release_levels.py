@@ -26,10 +26,10 @@ def levels_of(release: str) -> dict[str, int]:
         raise ConfigError(str(error)) from None
 
 
-def format_unused(config: Config, levels: dict[str, int], disk: Disk) -> None:
-    """Format the directories of a node for a new cluster with these levels, unless one is in use already. Raises
-    StorageFormatError, OSError."""
+def format_unused(config: Config, levels: dict[str, int], disk: Disk, cluster_id: str | None = None) -> None:
+    """Format the directories of a node for a new cluster with these levels, unless one is in use already. `cluster_id`:
+    None for a new id. Raises StorageFormatError, OSError."""
     rng = random.SystemRandom()
     if all(is_unused(disk, path) for path in directories_of(config)):
-        cluster_id = uuid_to_str(random_uuid(rng))
-        format_directories(disk, config, cluster_id, rng, now_ms=time.time_ns() // 1_000_000, levels=levels)
+        chosen = cluster_id or uuid_to_str(random_uuid(rng))
+        format_directories(disk, config, chosen, rng, now_ms=time.time_ns() // 1_000_000, levels=levels)

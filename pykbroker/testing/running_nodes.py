@@ -6,11 +6,15 @@ configuration of a node or its addresses (cluster_layout.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.node.node import Node
+from pykbroker.testing.in_sync import missing
+from pykbroker.testing.inspection import POLL_SECONDS
 from pykbroker.testing.node_thread import KillableNode
 
 
@@ -88,6 +92,27 @@ class RunningNodes:
         """Let the connections of every node follow the network."""
         for number in self.running:
             self._runs[number].network_changed()
+
+    def wait_for_replicas(self, nodes: Collection[int], topics: Iterable[str], timeout_seconds: float) -> None:
+        """Wait until these nodes serve, and have every replica of these topics, or of all, in the ISR. Raises
+        TimeoutError, which names what is missing."""
+        deadline = time.monotonic() + timeout_seconds
+        while lacks := missing(self.images(), nodes, topics):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not after {timeout_seconds} s: {lacks}")
+            time.sleep(POLL_SECONDS)
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let every node that runs stand still inside this context."""
+        runs = [self._runs[number] for number in self.running]
+        try:
+            for run in runs:
+                run.pause()
+            yield
+        finally:
+            for run in runs:
+                run.resume()
 
     def stop(self, numbers: Iterable[int]) -> None:
         """Shut nodes down in parallel; returns when they have ended. A node that does not run is ignored."""

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+from pykbroker.metadata.restored import Restored
 from pykbroker.testing.embedded import Broker
 from pykbroker.testing.secured_clients import DEFAULT_USERS, SecuredClients, SecuredUsers
 
@@ -22,8 +23,8 @@ class SecureBroker(Broker, SecuredClients):
 
     `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always a
     user. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
-    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record` and `release` are
-    as for Broker. Raises ConfigError for an unknown protocol or mechanism.
+    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record`, `release` and
+    `state` are as for Broker. Raises ConfigError for an unknown protocol or mechanism.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class SecureBroker(Broker, SecuredClients):
         port: int = 0,
         record: bool = False,
         release: str | None = None,
+        state: str | os.PathLike[str] | None = None,
     ) -> None:
         self._credentials = SecuredUsers(users, protocol, mechanism)
         listeners = f"SECURE://localhost:{port},OWN://127.0.0.1:0,CONTROLLER://localhost:0"
@@ -48,18 +50,20 @@ class SecureBroker(Broker, SecuredClients):
             "controller.quorum.bootstrap.servers": "localhost:0",
             **self._credentials.keys_of_node("OWN", acls=acls),
         }
-        super().__init__({**keys, **(config or {})}, data_dir, port, record=record, release=release)
+        super().__init__({**keys, **(config or {})}, data_dir, port, record=record, release=release, state=state)
 
     def start(self) -> Self:
         """Start and wait until every user can log in. Raises the exception that kept the node from starting."""
         self._credentials.open()
         try:
-            super().start()
-            self._credentials.set_passwords(self._change, lambda: [self._image()])
+            return super().start()
         except BaseException:
             self.stop()
             raise
-        return self
+
+    def _launch(self, restored: Restored | None) -> None:
+        super()._launch(restored)
+        self._credentials.set_passwords(self._change, lambda: [self._image()])
 
     def stop(self) -> None:
         super().stop()

@@ -63,6 +63,11 @@ class Elections:
         self._outbox = outbox
         self._news = news
 
+    def stand(self, now: Now) -> None:
+        """Begin a pre-vote at the start of this replica, if it would wait for a leader and may be elected."""
+        if isinstance(self._roles.state, Unattached | Follower) and self._roles.may_stand:
+            self._roles.become_prospective(now)
+
     def handle_vote_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
         partition = rpc.one_partition(request.topics)

@@ -81,7 +81,7 @@ class RaftNode:
         news = LeaderNews(config, roles, own_log)
         fetches = self._fetches = FetchServer(config, roles, own_log, outbox, news)
         refusal = self._refusal = LeaderRefusal(chance, roles)
-        elections = Elections(config, roles, own_log, outbox, news, refusal)
+        elections = self._elections = Elections(config, roles, own_log, outbox, news, refusal)
         epochs = QuorumEpochs(config, roles, own_log, outbox, news)
         snapshots = self._snapshotting = SnapshotTransfer(config, roles, own_log, outbox, news, fetches)
         changes = self._changes = VoterChanges(config, roles, own_log, outbox, connections, news, fetches)
@@ -175,9 +175,12 @@ class RaftNode:
 
     # Inputs
 
-    def start(self, now: Now) -> None:
-        """Take the role that is in quorum-state. The only voter elects itself at once."""
+    def start(self, now: Now, *, stands: bool = False) -> None:
+        """Take the role that is in quorum-state. The only voter elects itself at once. `stands`: all voters start
+        together, and this one begins their election at once, so that they need not wait for their timeouts."""
         self._roles.start(now)
+        if stands:
+            self._elections.stand(now)
         self.tick(now)
 
     def receive(self, inbound: Inbound, now: Now) -> None:

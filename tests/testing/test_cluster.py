@@ -218,7 +218,7 @@ def test_what_a_paused_node_was_sent_is_lost_when_it_is_killed(cluster: Cluster)
 def test_a_disturbance_returns_when_both_loops_have_followed_although_one_is_stuck(
     cluster: Cluster, disturb: Callable[..., None], stuck: str
 ) -> None:
-    node = cluster._node(2)
+    node = cluster._running.node(2)
     others = [[2], [CLIENTS, 1, 3]] if disturb is Cluster.partition_network else [2]
     with Wire(cluster.address(2), timeout=30) as wire:
         wire.metadata()
@@ -384,7 +384,7 @@ def test_temporary_data_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_node_that_gives_up_is_a_failure_of_the_block() -> None:
     def use(cluster: Cluster) -> None:
         with cluster:
-            node = cluster._node(2)
+            node = cluster._running.node(2)
             node.runtime.loop.call_soon_threadsafe(node._fail, OSError("the disk is gone"))
             eventually("node 2 has ended", lambda: cluster.running == (1, 3))
 

@@ -264,3 +264,42 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
         done = run_pytest(tmp_path, "def test_it(kafka_broker): pass", "--kafka-bootstrap", address)
     assert done.returncode == 1
     assert f"ConnectionError: no broker answers at {address}" in done.stdout
+
+
+@pytest.mark.slow
+def test_each_worker_begins_with_a_copy_of_a_prepared_state(tmp_path: Path) -> None:
+    """Workers share no state, and each test finds the prepared one after a reset."""
+    prepared = tmp_path / "prepared"
+    with Broker(data_dir=prepared) as broker:
+        broker.create_topic("customers")
+        broker.produce("customers", b"c-1")
+    done = run_pytest(
+        tmp_path,
+        """
+        import pytest
+
+        @pytest.fixture(autouse=True)
+        def again(kafka_broker):
+            kafka_broker.reset()
+
+        @pytest.mark.parametrize("number", range(12))
+        def test_finds_what_was_prepared(kafka_broker, number):
+            assert kafka_broker.topics() == {"customers": 1}
+            assert [record.value for record in kafka_broker.records("customers")] == [b"c-1"]
+            kafka_broker.produce("customers", b"%d" % number)
+            kafka_broker.create_topic(f"of-{number}")
+        """,
+        "-n",
+        "2",
+        f"--kafka-state={prepared}",
+    )
+    assert done.returncode == 0, done.stdout
+    assert "12 passed" in done.stdout
+    with Broker(data_dir=prepared) as broker:
+        assert [record.value for record in broker.records("customers")] == [b"c-1"]
+
+
+def test_a_state_beside_a_cluster_that_runs_already_is_refused(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "def test(): pass", "--kafka-state=/nowhere", "--kafka-bootstrap=localhost:9092")
+    assert done.returncode == 4
+    assert "--kafka-state has no effect" in done.stdout + done.stderr

@@ -5,6 +5,29 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def readers_lock(path: str) -> Iterator[None]:
+    """Keep the directory's lock from every broker inside this context. Several readers may have it at once. Without a
+    lock file no broker has used the directory. Raises BlockingIOError if a broker uses it."""
+    if os.path.realpath(path) in OsLock._held:
+        raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from error
+        yield
+    finally:
+        os.close(fd)
 
 
 class OsLock:

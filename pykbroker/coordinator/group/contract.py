@@ -49,6 +49,11 @@ class Group(Protocol):
         ...
 
     @property
+    def newest_epoch(self) -> int:
+        """The newest generation or epoch that the group may have given to a member."""
+        ...
+
+    @property
     def protocol_type(self) -> str | None: ...
     @property
     def state_name(self) -> str:
@@ -133,6 +138,8 @@ class GroupKind(Generic[G]):
     replay_record: Callable[[G | None, CoordinatorRecord], G | None]
     #: returns the records that delete the group, without its offsets
     tombstones_of: Callable[[G], list[CoordinatorRecord]]
+    #: returns the records that raise the generation or epoch of a group to a higher one
+    raised_to: Callable[[G, int], list[CoordinatorRecord]]
     step_of: Callable[[G, GroupSettings, GroupTopics, int, Result], Step]
 
     def is_of(self, group: Group | None) -> bool:
@@ -145,6 +152,10 @@ class GroupKind(Generic[G]):
     def tombstones(self, group: Group) -> list[CoordinatorRecord]:
         assert isinstance(group, self.group)
         return self.tombstones_of(group)
+
+    def raised(self, group: Group, epoch: int) -> list[CoordinatorRecord]:
+        assert isinstance(group, self.group)
+        return self.raised_to(group, epoch)
 
     def step(self, group: Group, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result) -> Step:
         assert isinstance(group, self.group)

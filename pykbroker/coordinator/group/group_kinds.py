@@ -14,17 +14,19 @@ from pykbroker.coordinator.group.classic.classic_records import (
     CLASSIC_KEYS,
     classic_group_id,
     group_tombstone,
+    raised_generation,
     replay_classic,
 )
 from pykbroker.coordinator.group.classic.classic_step import ClassicStep
 from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ConsumerGroup
-from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones
+from pykbroker.coordinator.group.consumer.consumer_records import epoch_record, group_tombstones
 from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, consumer_group_id, replay_consumer
 from pykbroker.coordinator.group.contract import Group, GroupKind
 from pykbroker.coordinator.group.kept_groups import STREAMS, STREAMS_KIND
 from pykbroker.coordinator.group.mixed import MixedStep
 from pykbroker.coordinator.group.share.share_group import SHARE, ShareGroup
 from pykbroker.coordinator.group.share.share_records import SHARE_KEYS, replay_share, share_group_id
+from pykbroker.coordinator.group.share.share_records import epoch_record as share_epoch_record
 from pykbroker.coordinator.group.share.share_records import group_tombstones as share_group_tombstones
 from pykbroker.coordinator.group.share.share_step import ShareStep
 from pykbroker_wire.primitives import TopLevel
@@ -35,6 +37,7 @@ _CLASSIC: Final[GroupKind[ClassicGroup]] = GroupKind(
     group_id_of_key=classic_group_id,
     replay_record=replay_classic,
     tombstones_of=lambda group: [group_tombstone(group.group_id)],
+    raised_to=raised_generation,
     step_of=lambda group, settings, _topics, now_ms, result: ClassicStep(group, settings, now_ms, result),
 )
 _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
@@ -43,6 +46,7 @@ _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
     group_id_of_key=consumer_group_id,
     replay_record=replay_consumer,
     tombstones_of=group_tombstones,
+    raised_to=lambda group, epoch: [epoch_record(group.group_id, epoch, group.metadata_hash)],
     step_of=MixedStep,
 )
 _SHARE: Final[GroupKind[ShareGroup]] = GroupKind(
@@ -51,6 +55,7 @@ _SHARE: Final[GroupKind[ShareGroup]] = GroupKind(
     group_id_of_key=share_group_id,
     replay_record=replay_share,
     tombstones_of=share_group_tombstones,
+    raised_to=lambda group, epoch: [share_epoch_record(group.group_id, epoch, group.metadata_hash)],
     step_of=ShareStep,
 )
 #: The kinds by the names that ListGroups shows.

@@ -57,6 +57,11 @@ class StreamsGroup:
         return "Empty" if self.is_empty else "Unknown"
 
     @property
+    def newest_epoch(self) -> int:
+        # Groups of this kind are not raised.
+        return 0
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 
@@ -194,5 +199,7 @@ STREAMS_KIND: Final[GroupKind[StreamsGroup]] = GroupKind(
     group_id_of_key=_group_id,
     replay_record=_replay,
     tombstones_of=_no_tombstones,
+    # The coordinator that serves the group keeps its epochs.
+    raised_to=lambda *_: [],
     step_of=lambda *_: _STEP,
 )

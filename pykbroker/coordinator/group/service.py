@@ -87,9 +87,11 @@ class GroupService:
         metadata: MetadataView,
         share_states: ShareStateKeeper,
         end_offsets: EndOffsets,
+        *,
+        epochs_from: int = 0,
     ) -> None:
         """`share_states` asks share coordinators for the states of share partitions, and `end_offsets` asks leaders for
-        the ends of partitions."""
+        the ends of partitions. `epochs_from`: groups that are loaded get at least this generation or epoch."""
         config = live.current
         self.node_id = node_id
         self.configs = GroupConfigs(
@@ -105,7 +107,7 @@ class GroupService:
             OFFSETS_TOPIC,
             runtime,
             replicas,
-            lambda index: GroupShard(index, self.settings, self.topics),
+            lambda index: GroupShard(index, self.settings, self.topics, epochs_from=epochs_from),
             records,
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
             load_bytes=config.int("offsets.load.buffer.size"),

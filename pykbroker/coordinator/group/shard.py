@@ -74,15 +74,19 @@ _GROUP_ID_NOT_FOUND_FROM = 9
 class GroupShard:
     """The groups of partition `index` (see the module's docstring)."""
 
-    __slots__ = ("_awaiting_record", "_kind_of_key", "groups", "index", "offsets", "settings", "topics")
+    __slots__ = ("_awaiting_record", "_epochs_from", "_kind_of_key", "groups", "index", "offsets", "settings", "topics")
 
     def __init__(
         self,
         index: int,
         settings: GroupSettings,
         topics: GroupTopics | None = None,
+        *,
+        epochs_from: int = 0,
     ) -> None:
+        """`epochs_from`: each group that is loaded gets at least this generation or epoch."""
         self.index = index
+        self._epochs_from = epochs_from
         self._kind_of_key = kinds_by_key(KINDS)
         self.settings = settings
         self.topics = GroupTopics() if topics is None else topics
@@ -134,6 +138,13 @@ class GroupShard:
     def loaded(self, now_ms: int) -> Iterator[Result]:
         """Start soft state after the log was read to its end. This is done in slices, and the caller may pause after
         each."""
+        if self._epochs_from:
+            # The records are replayed before the groups resume.
+            for group in list(self.groups.values()):
+                if group.newest_epoch < self._epochs_from:
+                    result = Result()
+                    result.records += KINDS[group.kind].raised(group, self._epochs_from)
+                    yield result
         # Timers run during the pauses, so groups come and go.
         for number, group in enumerate(list(self.groups.values())):
             if self.groups.get(group.group_id) is group:

@@ -93,7 +93,11 @@ class TransactionService:
         producer_ids: ProducerIds,
         write: WriteMarker,
         send: SendToBroker,
+        *,
+        producer_ids_from: int = 0,
     ) -> None:
+        """`producer_ids_from`: a transactional id with a lesser producer id gets another one before it gets another
+        epoch."""
         self.settings = TransactionSettings.from_config(config)
         self._runtime = runtime
         self._metadata = metadata
@@ -111,7 +115,7 @@ class TransactionService:
             TRANSACTION_STATE_TOPIC,
             runtime,
             replicas,
-            lambda index: TransactionShard(self._transaction_version),
+            lambda index: TransactionShard(self._transaction_version, producer_ids_from),
             records,
             commit_timeout_ms=config.int("request.timeout.ms"),
             load_bytes=config.int("transaction.state.log.load.buffer.size"),

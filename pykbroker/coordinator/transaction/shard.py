@@ -94,10 +94,12 @@ def is_exhausted(epoch: int) -> bool:
 
 class TransactionShard:
     """The ids of one partition (see the module's docstring). `transaction_version` returns the cluster's version, which
-    may rise at any time."""
+    may rise at any time. An id with a producer id less than `producer_ids_from` gets another one with its next
+    epoch."""
 
-    def __init__(self, transaction_version: Callable[[], int]) -> None:
+    def __init__(self, transaction_version: Callable[[], int], producer_ids_from: int = 0) -> None:
         self._transaction_version = transaction_version
+        self._producer_ids_from = producer_ids_from
         self.transactions: dict[str, Transaction] = {}
         #: ids in state Ongoing; the id that has not changed for longest is first
         self.ongoing: dict[str, None] = {}
@@ -194,6 +196,11 @@ class TransactionShard:
         result.reply(token, Identity(ErrorCode.NONE, after.producer_id, after.epoch))
         return result
 
+    def _has_no_epoch_left(self, present: Transaction) -> bool:
+        """Return True if the next epoch must belong to another producer id: all epochs are used up, or some of them
+        were handed out before the cluster was put back to an earlier state."""
+        return is_exhausted(present.epoch) or present.producer_id < self._producer_ids_from
+
     def _initialised(
         self,
         transactional_id: str,
@@ -212,7 +219,7 @@ class TransactionShard:
             update_ms=now_ms,
         )
         expected_epoch = None if expected is None else expected[1]
-        if is_exhausted(present.epoch):
+        if self._has_no_epoch_left(present):
             if expected_epoch is None or expected_epoch == present.epoch:
                 if new_producer_id is None:
                     raise NeedsProducerId
@@ -396,7 +403,7 @@ class TransactionShard:
     ) -> Transaction:
         epoch, last_epoch, next_producer_id = present.epoch, present.last_epoch, NO_PRODUCER_ID
         if client_version >= EPOCH_BUMP_FROM:
-            if is_exhausted(epoch):
+            if self._has_no_epoch_left(present):
                 if new_producer_id is None:
                     raise NeedsProducerId
                 next_producer_id = new_producer_id

@@ -12,6 +12,7 @@ from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.contract import GroupKind
 from pykbroker.coordinator.group.group_kinds import KINDS
 from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -39,6 +40,10 @@ class SharedGroup:
     @property
     def state_name(self) -> str:
         return "Stable" if self.epoch else "Empty"
+
+    @property
+    def newest_epoch(self) -> int:
+        return self.epoch
 
     @property
     def is_empty(self) -> bool:
@@ -131,6 +136,7 @@ SHARE: Final[GroupKind[SharedGroup]] = GroupKind(
     group_id_of_key=group_id_of,
     replay_record=replay,
     tombstones_of=lambda group: [CoordinatorRecord(ShareGroupMetadataKey(group_id=group.group_id), None)],
+    raised_to=lambda group, epoch: [share_record(group.group_id, epoch)],
     step_of=SharedStep,
 )
 
@@ -193,3 +199,19 @@ def test_another_kind_of_group_hears_of_topics(bench: ConsumerBench) -> None:
     group = bench.shard.groups["s"]
     assert isinstance(group, SharedGroup)
     assert group.topics_seen == {"u"}
+
+
+def test_groups_that_are_loaded_are_raised_to_an_epoch(bench: ConsumerBench) -> None:
+    """A cluster that was put back to an earlier state hands out no generation and no epoch a second time."""
+    before = {name: group.newest_epoch for name, group in bench.shard.groups.items()}
+    shard = GroupShard(0, bench.settings, bench.topics, epochs_from=50)
+    for key, value in bench.log:
+        record = records.decode(key, value)
+        assert record is not None
+        shard.replay(record, 0)
+    for result in shard.loaded(bench.now_ms):
+        for record in result.records:
+            shard.replay(record, 0)
+    assert {name: group.newest_epoch for name, group in shard.groups.items()} == dict.fromkeys(before, 50)
+    # The members stay, and learn the new epoch by their next request.
+    assert not any(group.is_empty for group in shard.groups.values())

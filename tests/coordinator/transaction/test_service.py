@@ -89,3 +89,31 @@ def test_ids_that_could_not_be_written_leave_nothing_behind() -> None:
     bench.partition.refuse = None
     assert bench.init("x0").error is ErrorCode.NONE
     assert bench.shard.transactions["x0"].state is EMPTY
+
+
+def test_an_id_of_a_restored_cluster_gets_another_producer_id_before_it_gets_another_epoch() -> None:
+    """The next epochs of its producer id may have been handed out before the cluster was put back."""
+    bench = TransactionBench()
+    first = bench.init("x")
+    bench.ids.next = 5_000
+    bench = bench.restart(producer_ids_from=5_000)
+    bench.leader(("t", 0), 1)
+    second = bench.init("x")
+    assert first.producer_id < 5_000 <= second.producer_id
+    assert second.producer_epoch == 0
+    third = bench.init("x")
+    assert (third.producer_id, third.producer_epoch) == (second.producer_id, 1)
+
+
+def test_the_end_of_a_transaction_that_a_restored_cluster_has_open_changes_the_producer_id() -> None:
+    bench = TransactionBench()
+    bench.leader(("t", 0), 1)
+    identity = bench.init("x")
+    producer = Producer("x", identity.producer_id, identity.producer_epoch)
+    bench.add(producer, ("t", 0))
+    bench.ids.next = 5_000
+    bench = bench.restart(producer_ids_from=5_000)
+    bench.leader(("t", 0), 1)
+    bench.end(producer, True)
+    assert state(bench) is COMPLETE_COMMIT
+    assert bench.shard.transactions["x"].producer_id >= 5_000

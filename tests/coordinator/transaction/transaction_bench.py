@@ -89,7 +89,12 @@ class ProducerIds:
 
 class TransactionBench:
     def __init__(
-        self, properties: dict[str, str] | None = None, previous: TransactionBench | None = None, *, start: bool = True
+        self,
+        properties: dict[str, str] | None = None,
+        previous: TransactionBench | None = None,
+        *,
+        start: bool = True,
+        producer_ids_from: int = 0,
     ) -> None:
         config = load(
             {
@@ -127,6 +132,7 @@ class TransactionBench:
             cast(Any, self.ids),
             self._write,
             self._send,
+            producer_ids_from=producer_ids_from,
         )
         if start:
             self.service.start()
@@ -137,11 +143,11 @@ class TransactionBench:
         self.loop.settle()
         return partition
 
-    def restart(self, *, start: bool = True) -> TransactionBench:
+    def restart(self, *, start: bool = True, producer_ids_from: int = 0) -> TransactionBench:
         """Let another coordinator take over from the log. Without `start` its metadata is not complete yet."""
         self.replicas.lose()
         self.service.close()
-        return TransactionBench(self.properties, self, start=start)
+        return TransactionBench(self.properties, self, start=start, producer_ids_from=producer_ids_from)
 
     @property
     def shard(self) -> TransactionShard:

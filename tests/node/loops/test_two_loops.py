@@ -44,7 +44,7 @@ def values(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
 
 def control_side_knows_of_another_leader(cluster: Cluster, leader: int) -> bool:
     """Return True between two turns of that loop; by then it has handed over everything that it knows."""
-    node = cluster._node(leader)
+    node = cluster._running.node(leader)
 
     async def look() -> bool:
         topic = node.loader.image.topics.by_name["t"]
@@ -54,7 +54,7 @@ def control_side_knows_of_another_leader(cluster: Cluster, leader: int) -> bool:
 
 
 def quorum_epoch(cluster: Cluster) -> int:
-    return max(cluster._node(number).shared.quorum.epoch for number in cluster.running)
+    return max(cluster._running.node(number).shared.quorum.epoch for number in cluster.running)
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_broker_loop_that_stands_still_costs_no_election_and_no_topic() -> Non
         assert active is not None
         other = next(number for number in cluster.nodes if number != active)
         epoch = quorum_epoch(cluster)
-        node = cluster._node(active)
+        node = cluster._running.node(active)
         with loop_standing_still(node.broker_loop):
             began = time.monotonic()
             made = 0
@@ -87,11 +87,11 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
     with Cluster(nodes=3) as cluster:
         active = cluster.controller()
         stuck = next(number for number in cluster.nodes if number != active)
-        node = cluster._node(stuck)
+        node = cluster._running.node(stuck)
 
         def is_fenced() -> bool:
             assert active is not None
-            return cluster._node(active).loader.image.brokers[stuck].fenced
+            return cluster._running.node(active).loader.image.brokers[stuck].fenced
 
         incarnation = node.shared.incarnation_id
         with loop_standing_still(node.broker_loop):
@@ -102,7 +102,7 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
             # A node that does not work keeps no lease.
             eventually("it is fenced", is_fenced, seconds=2 * SESSION_SECONDS)
         eventually("it takes part again", lambda: not is_fenced())
-        assert cluster._node(stuck).shared.incarnation_id == incarnation
+        assert cluster._running.node(stuck).shared.incarnation_id == incarnation
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lac
             # The leader learns of the topic a moment after the controller.
             assert wire.produce("t", batch(b"before")).error_code == ErrorCode.NONE
             answers: list[int] = []
-            with loop_standing_still(cluster._node(leader).broker_loop):
+            with loop_standing_still(cluster._running.node(leader).broker_loop):
                 # It waits in the socket, and is the first frame when the loop turns again.
                 asking = threading.Thread(
                     target=lambda: answers.append(wire.produce_once("t", batch(b"late"), acks=acks).error_code)
@@ -141,7 +141,7 @@ def test_a_request_over_whose_authorizer_its_leader_stood_still_appends_nothing_
         leader = cluster.leader(topic)
         assert leader is not None
         # The leader learns of the topic a moment after the controller.
-        known = cluster._node(leader).services.metadata
+        known = cluster._running.node(leader).services.metadata
         eventually("the leader knows it", lambda: topic in known.image.topics.by_name)
         with Wire(cluster.address(leader), timeout=120) as wire:
             assert wire.produce_once(topic, batch(b"late"), acks=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

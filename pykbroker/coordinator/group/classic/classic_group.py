@@ -194,6 +194,10 @@ class ClassicGroup:
         return self.state.value
 
     @property
+    def newest_epoch(self) -> int:
+        return self.generation if self.stored is None else max(self.generation, self.stored.generation)
+
+    @property
     def is_empty(self) -> bool:
         return self.state is ClassicGroupState.EMPTY
 

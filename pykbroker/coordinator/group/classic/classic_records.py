@@ -6,6 +6,7 @@ responsible for bytes (records.py), nor for soft state.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
@@ -28,6 +29,16 @@ def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
     """Return the record of a group before its first generation, even while members are joining it."""
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
     return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def raised_generation(group: ClassicGroup, generation: int) -> list[CoordinatorRecord]:
+    """Return the record of a group that was just loaded, in a later generation. A group without a record never had a
+    generation."""
+    if group.stored is None:
+        return []
+    value = copy(group.stored)
+    value.generation = generation
+    return [CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)]
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:

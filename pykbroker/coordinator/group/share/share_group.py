@@ -139,6 +139,10 @@ class ShareGroup:
         return self.state.value
 
     @property
+    def newest_epoch(self) -> int:
+        return self.epoch
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 

@@ -1,0 +1,107 @@
+"""The directories of an embedded broker: its own temporary one or those of its owner, and copies of their contents.
+
+Responsible for where they are, for replacing their contents between two runs, and for removing what is temporary. Not
+responsible for the node, nor for which files a copy has (state_copy.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from pykbroker.storage.format import StorageFormatError
+from pykbroker.testing.state_copy import copy_settled, copy_tree, remove_contents
+from pykbroker_log import names
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.os_disk.locks import readers_lock
+
+
+class BrokerFiles:
+    """Call `open` before the first run, `close` after the last."""
+
+    def __init__(self, data_dir: str | None, state: str | None) -> None:
+        """`data_dir`: a directory that stays; without it the broker gets a temporary one. `state`: a directory of a
+        stopped broker, with a copy of which it begins."""
+        self._data_dir = data_dir
+        self._state = state
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._removals: list[threading.Thread] = []
+        self._copies = 0
+
+    def open(self) -> str:
+        """Make the directory ready for the first run, and return its path. Raises StorageFormatError or OSError."""
+        if self._data_dir is not None:
+            return self._data_dir
+        temporary = self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
+        path = f"{temporary.name}/data"
+        os.mkdir(path, 0o700)
+        self._begin(path)
+        return path
+
+    def is_temporary(self, paths: Sequence[str]) -> bool:
+        """Return True if all these directories are removed at the end."""
+        return self._temporary is not None and paths == [f"{self._temporary.name}/data"]
+
+    def copy(self, log_dirs: Sequence[LogDir], broker_epoch: int) -> str:
+        """Copy the directories of a node that stands still, and return the path of the copy. Raises OSError."""
+        path = self._new_path("snapshot")
+        os.mkdir(path, 0o700)
+        try:
+            copy_settled(log_dirs, path, broker_epoch)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        return path
+
+    def put_back(self, copy: str, paths: Sequence[str]) -> None:
+        """Replace the contents of the directories by those of a copy. No node may use them. Raises OSError."""
+        for number, path in enumerate(paths):
+            self._clear(path)
+            copy_tree(f"{copy}/{number}", path)
+
+    def begin_again(self, path: str) -> None:
+        """Replace the contents of the temporary directory by those with which the first run began. Raises OSError."""
+        self._clear(path)
+        self._begin(path)
+
+    def close(self) -> None:
+        """Remove everything that is temporary."""
+        for removal in self._removals:
+            removal.join()
+        self._removals.clear()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _begin(self, path: str) -> None:
+        if self._state is None:
+            return
+        if not os.path.isfile(f"{self._state}/{names.META_PROPERTIES}"):
+            raise StorageFormatError(f"{self._state} is no log directory, because it has no {names.META_PROPERTIES}")
+        try:
+            with readers_lock(f"{self._state}/{names.LOCK}"):
+                copy_tree(self._state, path)
+        except BlockingIOError as error:
+            raise StorageFormatError(f"{self._state} cannot be copied, because a broker uses it: {error}") from error
+
+    def _clear(self, path: str) -> None:
+        if not self.is_temporary([path]):
+            remove_contents(path)
+            return
+        old = self._new_path("old")
+        os.rename(path, old)
+        os.mkdir(path, 0o700)
+        # The next run need not wait for it.
+        removal = threading.Thread(target=shutil.rmtree, args=(old,), kwargs={"ignore_errors": True}, daemon=True)
+        self._removals = [thread for thread in self._removals if thread.is_alive()]
+        self._removals.append(removal)
+        removal.start()
+
+    def _new_path(self, what: str) -> str:
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
+        self._copies += 1
+        return f"{self._temporary.name}/{what}-{self._copies}"

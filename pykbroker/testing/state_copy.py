@@ -1,0 +1,84 @@
+"""Copies of log directories: made of a node that stands still, and put in the place of the files of one that has ended.
+
+Responsible for which files are copied. Not responsible for the node (embedded.py, cluster.py), nor for what may not be
+handed out again after that (handed_out.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence, Set
+from contextlib import suppress
+
+from pykbroker_log import names
+from pykbroker_log.clean_shutdown import CleanShutdown
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.os_disk.volatile import VolatileDisk
+from pykbroker_raft.reserve import FILE as RESERVE
+
+#: A file up to this size is read and written at once.
+_SMALL_BYTES = 256 * 1024
+#: Files that belong to a running node alone. The reserve is made again.
+_LEFT_OUT = frozenset({names.LOCK, RESERVE})
+
+
+def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT) -> None:
+    """Copy a directory and everything in it to `target`, which is made unless it is there. The names `left_out`, and
+    folders that wait for their deletion, are not copied. Raises OSError."""
+    with suppress(FileExistsError):
+        os.mkdir(target, 0o700)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{target}/{entry.name}"
+            if entry.name in left_out:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if not entry.name.endswith(names.DELETE_DIR):
+                    copy_tree(entry.path, path, left_out)
+            elif entry.is_file(follow_symlinks=False):
+                # A thread of the node may delete files that are no longer used.
+                with suppress(FileNotFoundError):
+                    _copy_file(entry.path, path)
+
+
+def _copy_file(source: str, target: str) -> None:
+    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(read).st_size
+        if size > _SMALL_BYTES:
+            shutil.copyfile(source, target)
+            return
+        # Most files are empty or small, and fewer calls copy them.
+        write = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if size:
+                os.write(write, os.read(read, size))
+        finally:
+            os.close(write)
+    finally:
+        os.close(read)
+
+
+def copy_settled(log_dirs: Sequence[LogDir], target: str, broker_epoch: int) -> None:
+    """Copy the directories of a node whose loops stand still to folders of `target`, as after a clean stop.
+    `broker_epoch`: the epoch of the node's registration, or -1. Raises StorageError or OSError."""
+    for number, log_dir in enumerate(log_dirs):
+        is_settled = log_dir.settle()
+        copy = f"{target}/{number}"
+        # A log that never had a record is made again when it is opened. Most of the coordinators' logs are such logs.
+        blank = {os.path.basename(log.path) for log in log_dir.logs.values() if not log.log_end_offset}
+        copy_tree(log_dir.path, copy, _LEFT_OUT | blank)
+        if is_settled:
+            CleanShutdown(VolatileDisk(), copy).write(broker_epoch)
+
+
+def remove_contents(path: str) -> None:
+    """Remove everything in a directory."""
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                remove_contents(entry.path)
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
