@@ -7,6 +7,9 @@ Invariants:
 * `pwritev` returns after it has written everything, or raises; after an error any prefix of the data may be in the
   file.
 * A file is closed by its owner before its name changes.
+* A file that has several names (`Disk.link`) never changes. A `pwritev` or `truncate` under one of its names first puts
+  a durable copy in the place of that name, and the others keep their bytes. After a crash the name stands for the old
+  file or for the copy; a file whose name ends in `.tmp` may be left beside it.
 """
 
 from __future__ import annotations
@@ -137,6 +140,19 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def unlink(self, path: str) -> None: ...
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, which must be free. Raises OSError if the file system cannot do that."""
+        ...
+
+    def copy(self, source: str, target: str, *, keeps_time: bool = False) -> int:
+        """Copy a file to a name that must be free, with its time of change if that is wanted. Return the number of
+        bytes that were written: 0 if the file system shares them (a clone). Raises OSError; then the name is free."""
+        ...
+
+    def sync_all(self, path: str) -> None:
+        """Make everything below a folder durable, its own name excepted; other files may become durable too."""
+        ...
 
     def remove_dir(self, path: str) -> None: ...
 

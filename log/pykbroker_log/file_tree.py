@@ -23,6 +23,8 @@ class FileNode:
     # Since the last fsync, in order: (offset, data), or (size, None) for a truncation.
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
+    #: the number of names of the file
+    names: int = 1
 
 
 @dataclass(slots=True)
@@ -107,8 +109,11 @@ class FileTree:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         source_folder, target_folder = self.folder(parent_of(source)), self.folder(parent_of(target))
         source_name, target_name = parts_of(source)[-1], parts_of(target)[-1]
-        if isinstance(target_folder.entries.get(target_name), FolderNode):
+        replaced = target_folder.entries.get(target_name)
+        if isinstance(replaced, FolderNode):
             raise OSError(errno.ENOTEMPTY, "directory exists", target)
+        if isinstance(replaced, FileNode) and replaced is not node:
+            replaced.names -= 1
         if source_folder is target_folder:
             source_folder.change({target_name: node}, (source_name,))
         else:
@@ -122,7 +127,21 @@ class FileTree:
         if isinstance(node, FolderNode):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         self.folder(parent_of(path)).change({}, (parts_of(path)[-1],))
-        self.used_bytes -= len(node.data)
+        node.names -= 1
+        if not node.names:
+            self.used_bytes -= len(node.data)
+
+    def link(self, source: str, target: str) -> None:
+        node = self.find(source)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if isinstance(node, FolderNode):
+            raise PermissionError(errno.EPERM, "is a directory", source)
+        folder = self.folder(parent_of(target))
+        if parts_of(target)[-1] in folder.entries:
+            raise FileExistsError(errno.EEXIST, "file exists", target)
+        folder.change({parts_of(target)[-1]: node})
+        node.names += 1
 
     def remove_folder(self, path: str) -> None:
         if self.folder(path).entries:
@@ -189,6 +208,8 @@ class FileTree:
                 data = data_of(node)
                 after.used_bytes += len(data)
                 copies[node.file_id] = after._new_file(data, node.modified_ms)
+            else:
+                copies[node.file_id].names += 1
             return copies[node.file_id]
 
         def folder(node: FolderNode) -> FolderNode:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pykbroker_log.disk import Buffer, ColdRead, File, FileClosed
+from pykbroker_log import names
+from pykbroker_log.disk import Buffer, ColdRead, File, FileClosed, parent_of
 from pykbroker_log.file_tree import FileNode, FileTree, FolderNode, TreeNode, apply_change, parts_of
 
 
@@ -34,7 +35,7 @@ class Survive(enum.Enum):
 class DiskCall:
     """One recorded call that changed something or made something durable."""
 
-    operation: str  # create make_dir pwritev truncate fsync rename unlink remove_dir fsync_dir
+    operation: str  # create make_dir pwritev truncate fsync rename link unlink remove_dir fsync_dir
     path: str
     file_id: int = -1
     offset: int = 0
@@ -127,6 +128,8 @@ class MemoryDisk:
         self.interfere: Callable[[str, str], None] | None = None
         #: called at every read that must not wait; returns whether the file has just left memory
         self.evict: Callable[[], bool] | None = None
+        #: True once a file has got a second name
+        self.has_links = False
         self._cold: set[int] = set()
         self._hurried = False
 
@@ -176,6 +179,7 @@ class MemoryDisk:
         loss = _PowerLoss(survive, torn_id, choose)
         after.tree = self.tree.restarted(loss.entries_of, loss.data_of)
         after.evict = self.evict
+        after.has_links = self.has_links
         return after
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
@@ -205,6 +209,9 @@ class MemoryDisk:
                 tree.sync(tree.by_id[call.file_id])
             case "rename":
                 tree.rename(call.path, call.target)
+            case "link":
+                tree.link(call.path, call.target)
+                self.has_links = True
             case "unlink":
                 tree.unlink(call.path)
             case "remove_dir":
@@ -285,6 +292,39 @@ class MemoryDisk:
         self.tree.unlink(path)
         self._note(DiskCall("unlink", path))
 
+    def link(self, source: str, target: str) -> None:
+        self._check("link", target)
+        self.tree.link(source, target)
+        self.has_links = True
+        self._note(DiskCall("link", source, target=target))
+
+    def copy(self, source: str, target: str, *, keeps_time: bool = False) -> int:
+        self._check("copy", target)
+        node = self.tree.find(source)
+        if not isinstance(node, FileNode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if self.exists(target):
+            raise FileExistsError(errno.EEXIST, "file exists", target)
+        written = self.open(target, create=True)
+        try:
+            if node.data:
+                written.pwritev([bytes(node.data)], 0)
+        except OSError:
+            self.unlink(target)
+            raise
+        if keeps_time:
+            written._node.modified_ms = node.modified_ms
+        return len(node.data)
+
+    def sync_all(self, path: str) -> None:
+        for name in self.list(path):
+            child = f"{path}/{name}"
+            if self.is_dir(child):
+                self.sync_all(child)
+            else:
+                self.open(child).fsync()
+        self.fsync_dir(path)
+
     def remove_dir(self, path: str) -> None:
         self._check("remove_dir", path)
         self.tree.remove_folder(path)
@@ -355,7 +395,35 @@ class MemoryFile:
     def reader(self) -> MemoryFile:
         return self
 
+    def _own(self, keep: int | None = None) -> None:
+        """Put a copy in the place of this path if the file has other names (disk.py). The copy has the first `keep`
+        bytes, or all if `keep` is None."""
+        disk, path = self._disk, self._path
+        if self._node.names and (named := disk.tree.find(path)) is not self._node:
+            if not isinstance(named, FileNode):
+                raise FileNotFoundError(errno.ENOENT, "the file has only other names", path)
+            # Another open file of this path has put a copy in its place.
+            self._node = named
+        if self._node.names < 2:
+            return
+        temporary = path + names.UNFINISHED
+        if disk.exists(temporary):
+            disk.unlink(temporary)
+        copy = disk.open(temporary, create=True)
+        try:
+            if data := bytes(self._node.data[:keep]):
+                copy.pwritev([data], 0)
+            copy.fsync()
+            disk.rename(temporary, path)
+        except OSError:
+            disk.unlink(temporary)
+            raise
+        self._node = copy._node
+        disk.fsync_dir(parent_of(path))
+
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
+        if self._disk.has_links:
+            self._own()
         data = b"".join(buffers)
         try:
             self._disk._check("pwritev", self._path)
@@ -380,6 +448,8 @@ class MemoryFile:
         self._disk._note(DiskCall("pwritev", self._path, self._node.file_id, offset, data))
 
     def truncate(self, size: int) -> None:
+        if self._disk.has_links:
+            self._own(size)
         self._disk._check("truncate", self._path)
         self._disk.tree.truncate(self._node, size)
         self._disk._note(DiskCall("truncate", self._path, self._node.file_id, size))

@@ -386,6 +386,14 @@ class KillableDisk(VolatileDisk):
         self._alive()
         super().unlink(path)
 
+    def link(self, source: str, target: str) -> None:
+        self._alive()
+        super().link(source, target)
+
+    def copy(self, source: str, target: str, *, keeps_time: bool = False) -> int:
+        self._alive()
+        return super().copy(source, target, keeps_time=keeps_time)
+
     def remove_dir(self, path: str) -> None:
         self._alive()
         super().remove_dir(path)

@@ -69,6 +69,11 @@ class Holder:
         # this call.
         return descriptor
 
+    def renew(self) -> Descriptor:
+        """Return a new descriptor, for the file that the path stands for now. Raises FileClosed, OSError."""
+        self.descriptor = None
+        return self._reopen()
+
     def close(self) -> None:
         self.path = ""  # a call after this one finds no file
         self._descriptors.forget(self)

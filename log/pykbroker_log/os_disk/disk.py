@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from pykbroker_log.disk import File, FileClosed
-from pykbroker_log.os_disk import disk_sync
+from pykbroker_log.os_disk import disk_sync, links
 from pykbroker_log.os_disk.background import BackgroundFsyncs, take_open, untried
 from pykbroker_log.os_disk.descriptors import Descriptors
 from pykbroker_log.os_disk.files import FULL_SYNC, OnMap, OsFile
 from pykbroker_log.os_disk.locks import OsLock
-from pykbroker_log.os_disk.page_cache import PageCache
+from pykbroker_log.os_disk.page_cache import PageCache, sync_file_system
 
 # Inside `OsDisk` mypy would take `list` for `OsDisk.list`.
 Contexts: TypeAlias = list[disk_sync.Context]
@@ -88,6 +88,12 @@ class OsDisk:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
+    def link(self, source: str, target: str) -> None:
+        links.link(source, target)
+
+    def copy(self, source: str, target: str, *, keeps_time: bool = False) -> int:
+        return links.copy(source, target, keeps_time=keeps_time)
+
     def remove_dir(self, path: str) -> None:
         os.rmdir(path)
 
@@ -95,6 +101,13 @@ class OsDisk:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync_file_system(fd)
         finally:
             os.close(fd)
 

@@ -3,6 +3,10 @@
 Responsible for the system calls on an open file: short reads and writes, and reads that must not wait for the device.
 Not responsible for descriptors, which are closed and reopened (descriptors.py), nor for what is in memory
 (page_cache.py).
+
+Invariant: a file that has another name too is replaced by a copy before it is written to or cut (links.py). A write
+looks at the links only if this process has changed any since it looked last. Another process changes the links of a
+directory only while it has the directory's lock.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from _thread import get_ident
 from collections.abc import Callable, Sequence
 
 from pykbroker_log.disk import Buffer, ColdRead, FileReader
+from pykbroker_log.os_disk import links
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors, Holder
 from pykbroker_log.os_disk.mapped import MappedFile
 from pykbroker_log.os_disk.page_cache import NO_WAIT, PageCache, write_back
@@ -81,7 +86,10 @@ class OsRegion:
 class OsFile(Holder):
     """An open file of the operating system. Calls may come from several threads."""
 
-    __slots__ = ("_cache", "_on_map")
+    __slots__ = ("_cache", "_looked_at", "_on_map")
+
+    #: False for files that need not survive a loss of power
+    IS_DURABLE = True
 
     def __init__(
         self, descriptors: Descriptors, cache: PageCache, path: str, *, create: bool, on_map: OnMap | None = None
@@ -89,6 +97,8 @@ class OsFile(Holder):
         super().__init__(descriptors, path, create=create)
         self._cache = cache
         self._on_map = on_map
+        # `Changes.count` when this file was last known to have one name, or -1
+        self._looked_at = -1
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return fewer bytes only at the end of the file. Raises ColdRead within `without_waiting`."""
@@ -159,7 +169,7 @@ class OsFile(Holder):
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        descriptor = self.take()
+        descriptor = self.take() if self._looked_at == links.Changes.count else self._own()
         if _HAS_PWRITEV and len(buffers) <= _MAX_BUFFERS:
             written = os.pwritev(descriptor.fd, buffers, offset)
             if written == total:
@@ -189,8 +199,22 @@ class OsFile(Holder):
                 view = view[count:]
 
     def truncate(self, size: int) -> None:
-        descriptor = self.take()
+        descriptor = self._own(size)
         os.ftruncate(descriptor.fd, size)
+
+    def _own(self, keep: int | None = None) -> Descriptor:
+        """Return the descriptor of a file that has no other name. If there was another name, the file is a copy of the
+        first `keep` bytes, or of all if `keep` is None. Raises OSError."""
+        changes, path = links.Changes.count, self.path
+        descriptor = self.take()
+        if not links.is_named(descriptor.fd, path):
+            # Another open file of this path has put a copy in its place.
+            descriptor = self.renew()
+        if links.has_other_names(descriptor.fd):
+            links.own_copy(descriptor.fd, path, keep, is_durable=self.IS_DURABLE)
+            return self.renew()
+        self._looked_at = changes
+        return descriptor
 
     def fsync(self) -> None:
         descriptor = self.take()

@@ -42,6 +42,7 @@ def _libc() -> ctypes.CDLL | None:
         libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
         libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        libc.syncfs.argtypes = [ctypes.c_int]
     except (OSError, AttributeError):
         return None  # not Linux
     return libc
@@ -124,6 +125,16 @@ def write_back(fd: int, offset: int, length: int) -> None:
     end = (offset + length) // _PAGE * _PAGE
     if _LIBC is not None and end > offset:
         _LIBC.sync_file_range(fd, offset, end - offset, _SYNC_FILE_RANGE_WRITE)
+
+
+def sync_file_system(fd: int) -> None:
+    """Write everything that is dirty in the file system of an open file to its device, and wait. Raises OSError."""
+    if _LIBC is None:
+        # Not Linux: sync(2) begins to write every file system.
+        os.sync()
+    elif _LIBC.syncfs(fd):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 def probes() -> list[IsResident]:

@@ -18,6 +18,8 @@ from pykbroker_log.os_disk.files import OsFile
 class _VolatileFile(OsFile):
     __slots__ = ()
 
+    IS_DURABLE = False
+
     def fsync(self) -> None:
         """Wait for nothing. Raises FileClosed, as the fsync of a file that its owner has closed."""
         self.take()
@@ -43,6 +45,9 @@ class VolatileDisk(OsDisk):
             except FileNotFoundError as error:
                 missing[path] = error
         return missing
+
+    def sync_all(self, path: str) -> None:
+        os.stat(path)
 
     def fsync_files(self, files: Sequence[File]) -> None:
         """Do nothing. Files that are closed are left out, and the others need no fsync."""
