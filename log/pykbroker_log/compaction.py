@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeAlias
 from pykbroker_log import names
 from pykbroker_log.cleaned_transactions import CleanedTransactions
 from pykbroker_log.disk import Buffer, Disk
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.log_config import MAX_INT64, LogConfig
 from pykbroker_log.offset_map import OffsetMap
 from pykbroker_log.segment import MAX_RELATIVE_OFFSET, BatchMark, Segment
@@ -101,6 +102,7 @@ class CleaningJob:
     memory: CleanerMemory
     seed: bytes
     now_ms: int
+    jumps: Jumps = NO_JUMPS
 
 
 @dataclass(slots=True)
@@ -341,7 +343,11 @@ class _Cleaner:
         return self._rebuild(header, payload, kept, first_delta, max_delta, needs_horizon=needs_horizon)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
-        return header.has_delete_horizon and header.base_timestamp <= self._cleaning.now_ms
+        if not header.has_delete_horizon:
+            return False
+        # The horizon is the time of the cleaning that wrote it plus delete.retention.ms.
+        cleaning, retention_ms = self._cleaning, self._cleaning.config.delete_retention_ms
+        return cleaning.jumps.age_ms(cleaning.now_ms, header.base_timestamp - retention_ms) >= retention_ms
 
     def _must_stay(self, header: BatchHeader) -> bool:
         """Return True if the batch stays even without records. It holds its producer's last sequence (or epoch, if the

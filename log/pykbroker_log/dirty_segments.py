@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.segment import Segment
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Cleanable:
         return self.delay_ms > 0 and self.cleanable_bytes > 0
 
 
-def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable:
+def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int, jumps: Jumps = NO_JUMPS) -> Cleanable:
     """Return what can be cleaned of a log that was cleaned up to `checkpoint` (None if it never was). Raises
     OSError."""
     segments, config = log.files.segments, log.config
@@ -56,7 +57,7 @@ def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanab
     end = min(log.last_stable_offset, active.base_offset)
     if config.min_compaction_lag_ms > 0:
         for segment in dirty:
-            if segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms:
+            if jumps.age_ms(now_ms, segment.largest_timestamp()) < config.min_compaction_lag_ms:
                 end = min(end, segment.base_offset)
                 break
     # Only whole segments: the end moves back to the beginning of the segment that contains it.
@@ -66,7 +67,7 @@ def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanab
         first_uncleanable_offset=first_uncleanable,
         clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first_dirty),
         cleanable_bytes=sum(segment.size for segment in dirty if segment.base_offset < first_uncleanable),
-        delay_ms=_delay_ms(dirty, config.max_compaction_lag_ms, now_ms),
+        delay_ms=_delay_ms(dirty, config.max_compaction_lag_ms, now_ms, jumps),
         invalid_checkpoint=invalid,
     )
 
@@ -89,10 +90,9 @@ def _floor(segments: Sequence[Segment], offset: int) -> int:
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
-def _delay_ms(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> int:
-    due_before = now_ms - max_lag_ms
-    if due_before <= 0:
+def _delay_ms(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int, jumps: Jumps) -> int:
+    if now_ms + jumps.total_ms <= max_lag_ms:
         # Segments are not read in the usual case.
         return 0
-    oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=due_before)
-    return max(0, due_before - oldest)
+    oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=now_ms)
+    return max(0, jumps.age_ms(now_ms, oldest) - max_lag_ms)

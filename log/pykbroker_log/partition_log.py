@@ -28,6 +28,7 @@ from pykbroker_log.disk import Buffer, ColdRead, Disk
 from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.flush_state import Flush, FlushState, sync
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.log_files import LogFiles
 from pykbroker_log.log_loading import LogLoader
@@ -493,7 +494,7 @@ class PartitionLog:
         self.producers.on_log_start(offset)
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
-    def retire(self, now_ms: int, *, wait: bool = True) -> int:
+    def retire(self, now_ms: int, jumps: Jumps = NO_JUMPS, *, wait: bool = True) -> int:
         """Remove from the log the segments that retention no longer keeps; return their number. `purge` removes their
         files. Raises StorageError, and ColdRead unless `wait`; after a ColdRead nothing has changed."""
         files = self.files
@@ -501,7 +502,7 @@ class PartitionLog:
             return 0
         with files.guarded():
             with nullcontext() if wait else files.disk.without_waiting():
-                found = self._breached(now_ms)
+                found = self._breached(now_ms, jumps)
             if not found:
                 return 0
             for segment, reason in found:
@@ -517,7 +518,7 @@ class PartitionLog:
             files.retire(count)
             return count
 
-    def _breached(self, now_ms: int) -> list[Breach]:
+    def _breached(self, now_ms: int, jumps: Jumps) -> list[Breach]:
         try:
             return breached(
                 self.files.segments,
@@ -526,6 +527,7 @@ class PartitionLog:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=self.high_watermark,
+                jumps=jumps,
             )
         except ColdRead as cold:
             raise self.files.segments.cold_times(cold) from None
@@ -544,7 +546,7 @@ class PartitionLog:
     # -- compact
 
     def begin_replacement(
-        self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
+        self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int, jumps: Jumps = NO_JUMPS
     ) -> Replacement:
         """Begin a compaction, which `end_replacement` ends. A log has at most one at a time. The caller has flushed the
         log after it computed `cleanable`."""
@@ -557,6 +559,7 @@ class PartitionLog:
             memory=memory,
             seed=seed,
             now_ms=now_ms,
+            jumps=jumps,
         )
         return self._replacement
 

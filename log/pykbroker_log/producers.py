@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.log_config import AppendOrigin
 from pykbroker_log.open_transactions import NO_TRANSACTIONS, OpenTransactions
 from pykbroker_log.txn_index import AbortedTxn
@@ -404,16 +405,18 @@ class ProducerStates:
 
     # -- life
 
-    def remove_expired(self, now_ms: int) -> None:
+    def remove_expired(self, now_ms: int, jumps: Jumps = NO_JUMPS) -> None:
         """Remove idle producers (`producer.id.expiration.ms`), but none with an open transaction."""
         left = {
-            producer_id: entry for producer_id, entry in self.entries.items() if not self._is_expired(entry, now_ms)
+            producer_id: entry
+            for producer_id, entry in self.entries.items()
+            if not self._is_expired(entry, now_ms, jumps)
         }
         self.entries = left or _NO_ENTRIES
-        self.verifications.remove_expired(now_ms, self.expiration_ms)
+        self.verifications.remove_expired(now_ms, self.expiration_ms, jumps)
 
-    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+    def _is_expired(self, entry: ProducerEntry, now_ms: int, jumps: Jumps = NO_JUMPS) -> bool:
+        return entry.txn_first_offset < 0 and jumps.age_ms(now_ms, entry.last_timestamp) >= self.expiration_ms
 
     def clear(self, map_end_offset: int) -> None:
         self.entries = _NO_ENTRIES

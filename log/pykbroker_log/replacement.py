@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log import names
 from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleaningJob, LastRecord, SegmentSource
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.segment import Segment
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Replacement:
         memory: CleanerMemory,
         seed: bytes,
         now_ms: int,
+        jumps: Jumps = NO_JUMPS,
     ) -> None:
         """`config` returns the configuration of the log now."""
         end = cleanable.first_uncleanable_offset
@@ -84,6 +86,7 @@ class Replacement:
             memory=memory,
             seed=seed,
             now_ms=now_ms,
+            jumps=jumps,
         )
 
     def steps(self, cleaned: CleanedSegment, now_ms: int) -> Iterator[Callable[[], None]]:

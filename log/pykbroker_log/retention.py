@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.segment import Segment
 
@@ -30,6 +31,7 @@ def breached(
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
+    jumps: Jumps = NO_JUMPS,
 ) -> list[Breach]:
     """Return the segments to delete, oldest first; all of them if even the active one has expired. In a tiered log only
     those before the log start are deleted, because no copy of the others in a remote tier is known."""
@@ -48,7 +50,7 @@ def breached(
         elif by_size and total - config.retention_bytes - segment.size >= 0:
             total -= segment.size
             reason = f"log retention size {config.retention_bytes} breach. Log size after deletion will be {total}."
-        elif expires and 0 <= config.retention_ms < now_ms - segment.largest_timestamp():
+        elif expires and 0 <= config.retention_ms < jumps.age_ms(now_ms, segment.largest_timestamp()):
             total -= segment.size
             by = "largest record timestamp in" if segment.max_timestamp >= 0 else "last modified time of"
             reason = f"log retention time {config.retention_ms}ms breach based on the {by} the segment"

@@ -1,6 +1,7 @@
 """When a log begins a new segment: the same rules as Apache Kafka's.
 
-Not responsible for doing it (log_files.py). Checked before every append.
+Not responsible for doing it (log_files.py). Checked before every append, and after a jump of the time that clients
+feel.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import zlib
 
 from pykbroker_log import names
+from pykbroker_log.jumps import Jumps
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Segment
 
@@ -25,7 +27,19 @@ def is_due(segment: Segment, config: LogConfig, size: int, last_offset: int, max
 def _is_ripe(segment: Segment, config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
     """Return True if `segment.ms` is over, in the records' time, or in wall-clock time if they have no timestamps."""
     first = segment.first_timestamp
-    waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+    return _is_over(segment, config, max_timestamp - first if first >= 0 else now_ms - segment.created_ms)
+
+
+def is_ripe_by_jumps(segment: Segment, config: LogConfig, now_ms: int, jumps: Jumps) -> bool:
+    """Return True if `segment.ms` is over because a jump was made after the segment's first record."""
+    if segment.size == 0:
+        return False
+    first = segment.first_timestamp
+    begun_ms = first if first >= 0 else segment.created_ms
+    return jumps.after(begun_ms) > 0 and _is_over(segment, config, jumps.age_ms(now_ms, begun_ms))
+
+
+def _is_over(segment: Segment, config: LogConfig, waited: int) -> bool:
     limit = config.segment_ms
     if config.max_compaction_lag_ms < limit:
         limit = config.max_segment_ms

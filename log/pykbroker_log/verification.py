@@ -12,6 +12,7 @@ Invariants: at most one guard per producer id; a guard that was dropped never be
 
 from __future__ import annotations
 
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
@@ -74,10 +75,10 @@ class Verifications:
     def drop(self, producer_id: int) -> None:
         self.pending.pop(producer_id, None)
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+    def remove_expired(self, now_ms: int, expiration_ms: int, jumps: Jumps = NO_JUMPS) -> None:
         """Remove guards that were never used for an append."""
         for producer_id, pending in list(self.pending.items()):
-            if now_ms - pending.begun_ms >= expiration_ms:
+            if jumps.age_ms(now_ms, pending.begun_ms) >= expiration_ms:
                 del self.pending[producer_id]
 
     def clear(self) -> None:

@@ -484,7 +484,7 @@ class CoordinatorRuntime(Generic[S]):
                 logger.error(
                     "%r: the action of the timer %s failed and is tried again: %s", host.partition, "/".join(key), error
                 )
-            host.timers.apply(Timer(key, TIMER_REST_MS, event))
+            host.timers.apply(Timer(key, TIMER_REST_MS, event, repeats=True))
             return
         host.failing_timers.discard(key)
         self._carry_out(host, result)
@@ -511,7 +511,7 @@ class CoordinatorRuntime(Generic[S]):
             answers = DeferredAnswers(self._loop, self._commit_timeout, self.measures.purgatory)
             host = Host(partition, epoch, self._shard_factory(partition.index), answers)
             host.held = HeldRequests(self._loop)
-            host.timers = Timers(self._loop, partial(self._timer_fired, host))
+            host.timers = Timers(self._runtime.client_clock, partial(self._timer_fired, host))
             self._hosts[partition.index] = host
             self._loading.begin(host)
 

@@ -8,19 +8,20 @@ Invariants: an action first runs one interval after `every`. After `close` no ac
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+
+from pykbroker.runtime.client_clock import ClientClock, ClockTimer
 
 
 class RepeatedWork:
     """The repeated actions of one coordinator."""
 
-    __slots__ = ("_handles", "_loop")
+    __slots__ = ("_clock", "_handles")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, clock: ClientClock) -> None:
+        self._clock = clock
         #: by the number of the action; None once they are closed
-        self._handles: dict[int, asyncio.TimerHandle] | None = {}
+        self._handles: dict[int, ClockTimer] | None = {}
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run the action at each end of an interval, until `close`. An error of one run does not stop the next."""
@@ -34,7 +35,7 @@ class RepeatedWork:
                 action()
 
         assert self._handles is not None
-        self._handles[number] = self._loop.call_later(seconds, run)
+        self._handles[number] = self._clock.repeat_at(self._clock.time() + seconds, run)
 
     def close(self) -> None:
         """Run no action from now on."""

@@ -37,11 +37,13 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """`delay_ms` None cancels the timer. `event` is passed back when it fires."""
+    """`delay_ms` None cancels the timer. `event` is passed back when it fires. `repeats` is True for work that sets its
+    timer again and again, whether a client is there or not."""
 
     key: TimerKey
     delay_ms: int | None
     event: Any = None
+    repeats: bool = False
 
 
 class Result:
@@ -92,8 +94,8 @@ class Result:
             self.counts = {}
         self.counts[event] = self.counts.get(event, 0) + number
 
-    def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None) -> None:
-        self.timers.append(Timer(key, delay_ms, event))
+    def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None, *, repeats: bool = False) -> None:
+        self.timers.append(Timer(key, delay_ms, event, repeats))
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers.append(Timer(key, None))

@@ -1,25 +1,25 @@
 """Named timers of one shard. They must be cheap to move, because each heartbeat moves one.
 
-Responsible for turning deadlines into inputs, on the loop's monotonic clock. Not responsible for what they mean.
+Responsible for turning deadlines into inputs, on the clock that clients feel. Not responsible for what they mean.
 
-Invariants: at most one deadline per name. An earlier deadline moves the loop's handle. A later deadline is only noted,
-and the handle is set again when it fires too early. So the loop's heap is touched once per timeout and not once per
+Invariants: at most one deadline per name. An earlier deadline moves the clock's handle. A later deadline is only noted,
+and the handle is set again when it fires too early. So the clock's heap is touched once per timeout and not once per
 heartbeat.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from pykbroker.coordinator.result import Timer, TimerKey
+from pykbroker.runtime.client_clock import ClientClock, ClockTimer
 
 
 class _Armed:
     __slots__ = ("deadline", "event", "handle", "wakes_at")
 
-    def __init__(self, deadline: float, event: Any, handle: asyncio.TimerHandle) -> None:
+    def __init__(self, deadline: float, event: Any, handle: ClockTimer) -> None:
         self.deadline = deadline
         self.event = event
         self.handle = handle
@@ -29,10 +29,10 @@ class _Armed:
 class Timers:
     """`fire(key, event)` is called once for each deadline that is reached."""
 
-    __slots__ = ("_armed", "_fire", "_loop")
+    __slots__ = ("_armed", "_clock", "_fire")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[TimerKey, Any], None]) -> None:
-        self._loop = loop
+    def __init__(self, clock: ClientClock, fire: Callable[[TimerKey, Any], None]) -> None:
+        self._clock = clock
         self._fire = fire
         self._armed: dict[TimerKey, _Armed] = {}
 
@@ -46,22 +46,23 @@ class Timers:
                 armed.handle.cancel()
                 del self._armed[timer.key]
             return
-        deadline = self._loop.time() + timer.delay_ms / 1000
+        deadline = self._clock.time() + timer.delay_ms / 1000
         if armed is not None:
             armed.deadline = deadline
             armed.event = timer.event
             if deadline < armed.wakes_at:
                 armed.handle.cancel()
-                armed.handle = self._loop.call_at(deadline, self._wake, timer.key)
+                armed.handle = self._clock.call_at(deadline, self._wake, timer.key)
                 armed.wakes_at = deadline
         else:
-            self._armed[timer.key] = _Armed(deadline, timer.event, self._loop.call_at(deadline, self._wake, timer.key))
+            call_at = self._clock.repeat_at if timer.repeats else self._clock.call_at
+            self._armed[timer.key] = _Armed(deadline, timer.event, call_at(deadline, self._wake, timer.key))
 
     def _wake(self, key: TimerKey) -> None:
         armed = self._armed[key]
         if armed.deadline > armed.wakes_at:
             armed.wakes_at = armed.deadline
-            armed.handle = self._loop.call_at(armed.deadline, self._wake, key)
+            armed.handle = self._clock.call_at(armed.deadline, self._wake, key)
             return
         del self._armed[key]
         self._fire(key, armed.event)

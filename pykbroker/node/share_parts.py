@@ -99,7 +99,7 @@ class ShareParts:
             LetterMetrics(metrics),
         )
         self.leaders = ShareLeaders(
-            runtime.loop,
+            runtime.client_clock,
             self.persister,
             configs.of,
             StartOffsets(runtime, logs.cold_reads, logs.batch_checks).find,

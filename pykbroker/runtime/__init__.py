@@ -14,14 +14,17 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pykbroker.runtime.beside import SameLoop
+from pykbroker.runtime.client_clock import LoopClock
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
 from pykbroker.runtime.world import Beside, ListeningSocket, OnEnded, Runtime
 
 if TYPE_CHECKING:
     from pykbroker.runtime.accepting import MakeProtocol
+    from pykbroker.runtime.client_clock import ClientClock
     from pykbroker.runtime.descriptor_budget import DescriptorBudget
     from pykbroker.runtime.second_loop import SecondLoop
     from pykbroker.runtime.workers import Job, Workers
@@ -153,16 +156,31 @@ class OsRuntime:
         two_loops: bool = False,
         kind_of_disk: type[OsDisk] | None = None,
         bind: Bind = bind_sockets,
+        make_client_clock: Callable[[asyncio.AbstractEventLoop], ClientClock] = LoopClock,
     ) -> None:
         """`descriptors`: by default all descriptors of this process. `two_loops`: the broker half of the node gets a
         loop and a thread of its own. `kind_of_disk`: the class of the disk that each loop gets, by default `OsDisk`.
-        `bind` returns listening sockets, as `bind_sockets` does."""
+        `bind` returns listening sockets, as `bind_sockets` does. `make_client_clock`: makes the clock of the loop on
+        which clients are served."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
         budget = descriptors if descriptors is not None else of_this_process()
         self.loop = loop
-        own, self._budget_beside = budget.for_two_loops() if two_loops else (budget, budget)
+        self.client_clock: ClientClock = LoopClock(loop) if two_loops else make_client_clock(loop)
+        own, beside = budget.for_two_loops() if two_loops else (budget, budget)
+        #: makes the runtime of the second loop, if there is one
+        self._make_beside = (
+            partial(
+                OsRuntime,
+                descriptors=beside,
+                kind_of_disk=kind_of_disk,
+                bind=bind,
+                make_client_clock=make_client_clock,
+            )
+            if two_loops
+            else None
+        )
         self.disk: Disk = disk if disk is not None else (kind_of_disk or OsDisk)(max_open_files=own.files)
         self.most_connections = budget.connections
         #: A client that knows some ids of fetch sessions and group members cannot predict the next ids from them.
@@ -172,16 +190,16 @@ class OsRuntime:
         self._idle_fsyncs: list[_Fsyncs] = []
         self._workers: Workers | None = None
         self._watch: TurnWatch | None = None
-        self._two_loops = two_loops
-        self._kind_of_disk = kind_of_disk
         self._bind = bind
         self._second_loop: SecondLoop[OsRuntime] | None = None
         #: called by `keep`; only a process that runs nothing but a node may change its garbage collector
         #: (entry/node_process.py)
         self.on_keep: Callable[[], None] = lambda: None
 
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        # The function itself, so that its users call no more than that.
+        return self.client_clock.now_ms
 
     def stopwatch_ms(self) -> float:
         return time.perf_counter_ns() / 1e6
@@ -230,12 +248,13 @@ class OsRuntime:
         return self._watch.close
 
     def beside(self) -> Beside:
-        if not self._two_loops:
+        make_beside = self._make_beside
+        if make_beside is None:
             return SameLoop(self)
         from pykbroker.runtime.second_loop import SecondLoop
 
         def make(loop: asyncio.AbstractEventLoop) -> OsRuntime:
-            runtime = OsRuntime(loop, descriptors=self._budget_beside, kind_of_disk=self._kind_of_disk, bind=self._bind)
+            runtime = make_beside(loop)
             runtime.on_keep = self.keep
             return runtime
 

@@ -6,22 +6,23 @@ first of them is withdrawn: its user looks what is due, and sets it again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+
+from pykbroker.runtime.client_clock import CallsAt, ClockTimer
 
 
 class EarlyTimer:
-    """Calls `fire` when something may be due. Times are those of the loop's clock, in units of which a second has
+    """Calls `fire` when something may be due. Times are those of `clock`, in units of which a second has
     `per_second`."""
 
-    __slots__ = ("_due_s", "_fire", "_handle", "_loop", "_per_second")
+    __slots__ = ("_clock", "_due_s", "_fire", "_handle", "_per_second")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], object], *, per_second: int = 1) -> None:
-        self._loop = loop
+    def __init__(self, clock: CallsAt, fire: Callable[[], object], *, per_second: int = 1) -> None:
+        self._clock = clock
         self._fire = fire
         self._per_second = per_second
-        self._handle: asyncio.TimerHandle | None = None
-        #: the time of the handle, which asks its loop for it otherwise
+        self._handle: ClockTimer | None = None
+        #: the time of the handle, which cannot be asked for it
         self._due_s = 0.0
 
     def set(self, due: float | None) -> None:
@@ -34,7 +35,7 @@ class EarlyTimer:
                 return
             self._handle.cancel()
         self._due_s = due_s
-        self._handle = self._loop.call_at(due_s, self._fired)
+        self._handle = self._clock.call_at(due_s, self._fired)
 
     def cancel(self) -> None:
         """Fire no more, until the next `set`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykbroker.runtime.accepting import MakeProtocol
+    from pykbroker.runtime.client_clock import ClientClock
     from pykbroker.runtime.slow_turns import SlowTurn
     from pykbroker.runtime.workers import Job
     from pykbroker_log.disk import Disk, File
@@ -31,6 +32,8 @@ class Runtime(Protocol):
     loop: asyncio.AbstractEventLoop
     disk: Disk
     random: random.Random
+    #: the clock of the time that clients feel, for the parts on this loop
+    client_clock: ClientClock
     #: the most connections that other programs may make to this node
     most_connections: int
 

@@ -25,6 +25,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
+    from pykbroker.runtime.client_clock import ClientClock
     from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
     from pykbroker.share_partitions.delivery_states import ShareLimits
@@ -44,7 +45,7 @@ class ShareLeaders:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        clock: ClientClock,
         keeper: StateKeeper,
         config_of: Callable[[str], ShareLeaderConfig],
         find_start: Callable[[Partition, str], Promise],
@@ -55,10 +56,10 @@ class ShareLeaders:
         `leader_config`). `find_start` is `StartOffsets.find`. `dead_letters` writes dead letters for all groups.
         `most_sessions` is group.share.max.share.sessions."""
         self.sessions = ShareSessions(most_sessions, lambda group, place: self.find(group, *place) is not None)
-        self.measures = ShareMeasures(loop.time)
-        self._loop = loop
+        self.measures = ShareMeasures(clock.loop.time)
+        self._loop = clock.loop
         self._services = LeaderServices(
-            loop, keeper, config_of, find_start, dead_letters, self.measures, self._left, self._letters_ended
+            clock, keeper, config_of, find_start, dead_letters, self.measures, self._left, self._letters_ended
         )
         self._by_group: dict[str, dict[SessionPartitionId, SharePartitionLeader]] = {}
         self._by_partition: dict[SessionPartitionId, dict[str, SharePartitionLeader]] = {}

@@ -15,7 +15,6 @@ Kafka it does). An acknowledgement is answered after its write. After the leader
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pykbroker.coordinator.share.share_partition_key import SharePartitionKey
     from pykbroker.replica.partition import Partition
+    from pykbroker.runtime.client_clock import ClientClock
     from pykbroker.share_leaders.dead_letters import DeadLetterWriter
     from pykbroker.share_leaders.leader_configs import ShareLeaderConfig
     from pykbroker.share_leaders.share_measures import ShareMeasures
@@ -69,7 +69,8 @@ class StateKeeper(Protocol):
 class LeaderServices:
     """The parts of a broker that all its leaders use."""
 
-    loop: asyncio.AbstractEventLoop
+    #: the locks end by its time; everything else is on its loop
+    clock: ClientClock
     keeper: StateKeeper
     #: the present configuration of a group
     config_of: Callable[[str], ShareLeaderConfig]
@@ -124,17 +125,17 @@ class SharePartitionLeader:
         self.machine = SharePartition(0)
         self._is_start_stored = True
         self._start_write: Promise | None = None
-        self._timer = EarlyTimer(services.loop, self._expire, per_second=1000)
+        self._timer = EarlyTimer(services.clock, self._expire, per_second=1000)
         #: the dead letters that are not written yet
         self.letters = DeadLetterFlow(
-            services.loop, key, services.dead_letters, self._archive, lambda: services.letters_ended(self)
+            services.clock.loop, key, services.dead_letters, self._archive, lambda: services.letters_ended(self)
         )
-        self._changes = ChangeTurns(services.loop)
-        self._wakes = FetchWakes(services.loop, self.fetch_waiters, self._may_get_more)
+        self._changes = ChangeTurns(services.clock.loop)
+        self._wakes = FetchWakes(services.clock.loop, self.fetch_waiters, self._may_get_more)
         partition.fetch_waiters[self] = None
         self._load = StateLoad(
             lambda: services.find_start(partition, self._config.offset_reset),
-            partial(self._loaded, services.loop.time()),
+            partial(self._loaded, services.clock.loop.time()),
         )
         self._load.begin(services.keeper.read(key, self.leader_epoch))
 
@@ -357,7 +358,7 @@ class SharePartitionLeader:
 
     def _now_ms(self) -> int:
         # Not rounded down: the timer of 16150 ms fires at 16.15 s, which are 16149.999 ms, and would set itself again.
-        return round(self._services.loop.time() * 1000)
+        return round(self._services.clock.time() * 1000)
 
     def _expire(self) -> None:
         write = self.machine.expire(self.limits, self._now_ms())

@@ -110,7 +110,8 @@ class _Search:
             self._look_by_time()
 
     def _look_by_time(self) -> None:
-        timestamp = max(0, self._runtime.now_ms() - duration_ms(self._reset.removeprefix(BY_DURATION)))
+        age_ms = duration_ms(self._reset.removeprefix(BY_DURATION))
+        timestamp = max(0, self._runtime.client_clock.jumps.oldest_within(self._runtime.now_ms(), age_ms))
         search = TimeSearch()
         turns = SearchTurns(
             self._runtime.loop,

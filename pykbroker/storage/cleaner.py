@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykbroker.runtime.workers import WorkerDied
 from pykbroker.storage.log_handle import LogHandle
-from pykbroker.storage.upkeep import retire
+from pykbroker.storage.upkeep import retire, roll_by_jumps
 from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleanerStats, CleaningResult, MapComplete, clean
 from pykbroker_log.dirty_segments import Cleanable, cleanable
 from pykbroker_log.log_config import StorageError
@@ -184,11 +184,22 @@ class LogCleaner:
             has_cleaned = chosen is not None and await self._clean(thread, chosen)
             await self._retire()
             if not has_cleaned:
-                await self._pause(self._settings.backoff_ms)
+                await self._rest(self._settings.backoff_ms)
 
     async def _pause(self, milliseconds: int) -> None:
         future = self._runtime.loop.create_future()
         timer = self._runtime.loop.call_later(milliseconds / 1000, _wake, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    async def _rest(self, milliseconds: int) -> None:
+        """Wait on the clock that clients feel, because a record past delete.retention.ms is gone after the next
+        cleaning."""
+        clock = self._runtime.client_clock
+        future = clock.loop.create_future()
+        timer = clock.repeat_at(clock.time() + milliseconds / 1000, _wake, future)
         try:
             await future
         finally:
@@ -222,7 +233,8 @@ class LogCleaner:
         return [log for log, where in self._uncleanable.items() if where is log_dir]
 
     def _cleanable(self, log: PartitionLog, log_dir: LogDir) -> Cleanable:
-        return cleanable(log, log_dir.checkpoints.cleaner_offset(log), self._runtime.now_ms())
+        jumps, now_ms = self._runtime.client_clock.jumps, self._runtime.now_ms()
+        return cleanable(log, log_dir.checkpoints.cleaner_offset(log), now_ms, jumps)
 
     async def _choose(self, thread: _Thread) -> _Chosen | None:
         """Choose the log with the greatest dirty ratio. From now on this thread cleans it."""
@@ -231,6 +243,7 @@ class LogCleaner:
         invalid: set[LogDir] = set()
 
         def look(handle: LogHandle, log: PartitionLog, log_dir: LogDir) -> None:
+            roll_by_jumps(log, self._runtime.now_ms(), self._runtime.client_clock.jumps)
             one = self._cleanable(log, log_dir)
             cleaned = log_dir.checkpoints.cleaner_offset(log)
             if cleaned is not None and cleaned != one.first_dirty_offset:
@@ -267,7 +280,10 @@ class LogCleaner:
 
     async def _retire(self) -> None:
         """Apply retention to compacted logs: `cleanup.policy=compact,delete`, and records before a log's start."""
-        await self._compacted(lambda handle, log, log_dir: retire(self._logs, log, self._runtime.now_ms()))
+        runtime = self._runtime
+        await self._compacted(
+            lambda handle, log, log_dir: retire(self._logs, log, runtime.now_ms(), runtime.client_clock.jumps)
+        )
 
     async def _flush(self, log: PartitionLog) -> None:
         """Return when the present content of the log is durable, or when the log is closed or cut."""
@@ -298,6 +314,7 @@ class LogCleaner:
                 memory=self._settings.memory,
                 seed=self._runtime.random.randbytes(SEED_SIZE),
                 now_ms=self._runtime.now_ms(),
+                jumps=self._runtime.client_clock.jumps,
             )
             return await self._run(thread, chosen, replacement)
         except WorkerDied as error:

@@ -16,13 +16,16 @@ from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.write_back import WriteBack
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import ColdRead, parent_of
+from pykbroker_log.jumps import NO_JUMPS, Jumps
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.offset_checkpoints import OffsetCheckpoints
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.rolling import is_ripe_by_jumps
 
 if TYPE_CHECKING:
     from pykbroker.config.typed_config import Config
     from pykbroker.runtime import Runtime
+    from pykbroker.runtime.client_clock import ClockTimer
     from pykbroker.storage.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -33,7 +36,11 @@ _LONGEST_MS = 86_400_000
 _LOG_STARTS = "log start offsets"
 _WRITE_BACK = "write-back"
 _WRITE_BACK_MS = 200
-_AFTER_INITIAL_DELAY = frozenset({"recovery points", _LOG_STARTS, "retention"})
+_RETENTION = "retention"
+_PRODUCERS = "producers"
+_AFTER_INITIAL_DELAY = frozenset({"recovery points", _LOG_STARTS, _RETENTION})
+#: work that clients notice
+_FELT = frozenset({_RETENTION, _PRODUCERS})
 
 
 class Upkeep:
@@ -44,7 +51,7 @@ class Upkeep:
         self._runtime = runtime
         self._logs = logs
         self._bytes_in = bytes_in
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, ClockTimer] = {}
         self._busy: set[str] = set()
         self._stopped = False
         # True if segments have left a log and its start is not durable yet.
@@ -68,9 +75,9 @@ class Upkeep:
                 config.int("log.flush.start.offset.checkpoint.interval.ms"),
                 self._checkpoint_log_starts,
             ),
-            "retention": (config.int("log.retention.check.interval.ms"), self._retire),
+            _RETENTION: (config.int("log.retention.check.interval.ms"), self._retire),
             "deleted segments": (1_000, self._purge),
-            "producers": (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
+            _PRODUCERS: (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
             "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
         }
         if write_back_bytes:
@@ -88,7 +95,12 @@ class Upkeep:
 
     def _arm(self, name: str, delay_ms: int) -> None:
         # A timer cannot hold a period of years.
-        self._timers[name] = self._runtime.loop.call_later(min(delay_ms, _LONGEST_MS) / 1000, self._run, name)
+        seconds = min(delay_ms, _LONGEST_MS) / 1000
+        if name in _FELT:
+            clock = self._runtime.client_clock
+            self._timers[name] = clock.repeat_at(clock.time() + seconds, self._run, name)
+        else:
+            self._timers[name] = self._runtime.loop.call_later(seconds, self._run, name)
 
     def _run(self, name: str) -> None:
         if self._stopped:
@@ -163,12 +175,12 @@ class Upkeep:
         self._busy.discard(name)
 
     def _retire(self) -> None:
-        self._visit("retention", self._retire_unless_compacted)
+        self._visit(_RETENTION, self._retire_unless_compacted)
 
     def _retire_unless_compacted(self, log: PartitionLog, now_ms: int) -> None:
         # The log cleaner handles compacted logs, also with `cleanup.policy=compact,delete`.
         if not log.config.compact:
-            retire(self._logs, log, now_ms)
+            retire(self._logs, log, now_ms, self._runtime.client_clock.jumps)
 
     def _purge(self) -> None:
         if self._starts_wanted:
@@ -189,7 +201,12 @@ class Upkeep:
                 self._runtime.run_blocking(delete_files, self._runtime.disk, files).add_done_callback(self._check)
 
     def _forget_producers(self) -> None:
-        self._visit("producers", _remove_expired)
+        self._visit(_PRODUCERS, self._remove_expired)
+
+    def _remove_expired(self, log: PartitionLog, now_ms: int) -> None:
+        producers = log.producers
+        if producers.entries or producers.verifications:
+            producers.remove_expired(now_ms, self._runtime.client_clock.jumps)
 
     # -- flush --------------------------------------------------------------------------------------------------------
 
@@ -205,19 +222,21 @@ class Upkeep:
             self._visit(_WRITE_BACK, lambda log, now_ms: self._write_back.look(log))
 
 
-def _remove_expired(log: PartitionLog, now_ms: int) -> None:
-    producers = log.producers
-    if producers.entries or producers.verifications:
-        producers.remove_expired(now_ms)
+def roll_by_jumps(log: PartitionLog, now_ms: int, jumps: Jumps) -> None:
+    """Begin a new segment if jumps have ended the time of the active one (segment.ms), which otherwise an append would
+    notice by its timestamp. Raises StorageError."""
+    if jumps and log.files.is_sound and is_ripe_by_jumps(log.files.active, log.config, now_ms, jumps):
+        log.roll(now_ms)
 
 
-def retire(logs: Logs, log: PartitionLog, now_ms: int) -> None:
+def retire(logs: Logs, log: PartitionLog, now_ms: int, jumps: Jumps = NO_JUMPS) -> None:
     """Remove the segments that retention no longer keeps; later, if a thread has to read their age first. Raises
     StorageError."""
+    roll_by_jumps(log, now_ms, jumps)
     try:
-        log.retire(now_ms, wait=False)
+        log.retire(now_ms, jumps, wait=False)
     except ColdRead as cold:
-        retired = logs.cold_reads.retry(cold, lambda wait: log.retire(now_ms, wait=wait))
+        retired = logs.cold_reads.retry(cold, lambda wait: log.retire(now_ms, jumps, wait=wait))
         retired.add_done_callback(partial(_retired, logs, log))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pykbroker.config.kinds import ConfigError
+    from pykbroker.testing.clock import Clock, ClockError
     from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
     from pykbroker.testing.existing_cluster import ExistingCluster, NotInThisProcess
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CLIENTS",
     "Broker",
+    "Clock",
+    "ClockError",
     "Cluster",
     "ConfigError",
     "ErrorCode",
@@ -61,6 +64,8 @@ __all__ = [
 _HOMES = {
     "CLIENTS": "pykbroker.testing.network",
     "Broker": "pykbroker.testing.embedded",
+    "Clock": "pykbroker.testing.clock",
+    "ClockError": "pykbroker.testing.clock",
     "Cluster": "pykbroker.testing.cluster",
     "ConfigError": "pykbroker.config.kinds",
     "ErrorCode": "pykbroker_wire.errors",

@@ -20,6 +20,8 @@ from pykbroker.node.node import Node
 from pykbroker.runtime.descriptor_budget import of_this_process
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, as_text
 from pykbroker.testing.asynchronous import on_thread
+from pykbroker.testing.client_time import ClientTime
+from pykbroker.testing.clock import HasClock
 from pykbroker.testing.cluster_layout import ClusterLayout, cluster_profile, lay_out
 from pykbroker.testing.cluster_states import put_back, save_state
 from pykbroker.testing.inspection import PATIENCE_SECONDS, KnownTopic, topics_of
@@ -36,7 +38,7 @@ from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Cluster(WithBlock, Watched, SharesInProcess, Led):
+class Cluster(WithBlock, Watched, HasClock, SharesInProcess, Led):
     """Nodes 1 to `nodes`, each broker and controller.
 
     `nodes`: their number. `config`: Kafka's configuration keys of every node, which override `cluster_profile`.
@@ -83,6 +85,7 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         self._network = Network()
         self._layout: ClusterLayout | None = None
         self._running = RunningNodes()
+        self._client_time = ClientTime()
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +147,11 @@ class Cluster(WithBlock, Watched, SharesInProcess, Led):
         stands, self._layout.stands = self._layout.stands, None
         for number in chosen:
             runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
-                KillableRuntime, node_id=number, network=self._network, descriptors=of_this_process(len(self.nodes))
+                KillableRuntime,
+                node_id=number,
+                network=self._network,
+                descriptors=of_this_process(len(self.nodes)),
+                make_client_clock=partial(self._client_time.clock_of, node=number),
             )
             node = KillableNode(
                 self._layout.configs[number],

@@ -23,6 +23,8 @@ from pykbroker.storage.format import StorageFormatError, directories_of
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.broker_files import BrokerFiles
+from pykbroker.testing.client_time import ClientTime
+from pykbroker.testing.clock import HasClock
 from pykbroker.testing.handed_out import HandedOut, newest_group_epoch
 from pykbroker.testing.inspection import KnownTopic, topics_of
 from pykbroker.testing.kept_ports import KeptPorts
@@ -36,7 +38,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.volatile import VolatileDisk
 
 
-class Broker(WithBlock, Watched, SharesInProcess, Arranged):
+class Broker(WithBlock, Watched, HasClock, SharesInProcess, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
@@ -71,6 +73,7 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         self._config: Config | None = None
         self._ports = KeptPorts()
         self._handed_out = HandedOut()
+        self._client_time = ClientTime()
         self._run: NodeThread[OsRuntime] | None = None
 
     @property
@@ -154,7 +157,13 @@ class Broker(WithBlock, Watched, SharesInProcess, Arranged):
         self._ports.begin_run()
         self._run = NodeThread(
             config,
-            partial(OsRuntime, two_loops=True, kind_of_disk=self._kind_of_disk(config), bind=self._ports.bind),
+            partial(
+                OsRuntime,
+                two_loops=True,
+                kind_of_disk=self._kind_of_disk(config),
+                bind=self._ports.bind,
+                make_client_clock=self._client_time.clock_of,
+            ),
             may_format=True,
             make_dispatcher=self._make_dispatcher,
             restored=restored,

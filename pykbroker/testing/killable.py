@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
 from pykbroker.runtime.accepting import Acceptor, MakeProtocol
+from pykbroker.runtime.client_clock import ClientClock, LoopClock
 from pykbroker.runtime.descriptor_budget import DescriptorBudget
 from pykbroker.runtime.second_loop import SecondLoop
 from pykbroker.runtime.world import Beside
@@ -58,10 +59,14 @@ class KillableRuntime(OsRuntime):
         descriptors: DescriptorBudget,
         *,
         is_second: bool = False,
+        make_client_clock: Callable[[asyncio.AbstractEventLoop], ClientClock] = LoopClock,
     ) -> None:
-        """`descriptors`: the limit of the node, or the limit of its second loop if `is_second`."""
+        """`descriptors`: the limit of the node, or the limit of its second loop if `is_second`. `make_client_clock` is
+        for the second loop."""
         own, beside = (descriptors, descriptors) if is_second else descriptors.for_two_loops()
-        super().__init__(loop, KillableDisk(own.files), descriptors=own)
+        clock = make_client_clock if is_second else LoopClock
+        super().__init__(loop, KillableDisk(own.files), descriptors=own, make_client_clock=clock)
+        self._make_client_clock = make_client_clock
         self._budget_beside = beside
         self.node_id = node_id
         self.network = network
@@ -78,7 +83,14 @@ class KillableRuntime(OsRuntime):
 
     def beside(self) -> Beside:
         def make(loop: asyncio.AbstractEventLoop) -> KillableRuntime:
-            self.second = KillableRuntime(loop, self.node_id, self.network, self._budget_beside, is_second=True)
+            self.second = KillableRuntime(
+                loop,
+                self.node_id,
+                self.network,
+                self._budget_beside,
+                is_second=True,
+                make_client_clock=self._make_client_clock,
+            )
             return self.second
 
         def end(runtime: OsRuntime) -> None:

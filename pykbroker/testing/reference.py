@@ -41,6 +41,7 @@ _FIRST: Final = (
     "ExistingCluster",
     "PykbrokerContainer",
     "Faults",
+    "Clock",
 )
 _LONGEST: Final = 100
 #: The widest line of text.

@@ -74,7 +74,7 @@ class SharesInProcess(ABC):
 
 
 def _of_node(node: Node, group_id: str) -> Iterator[InspectedDelivery]:
-    now_ms = int(node.broker_loop.time() * 1000)
+    now_ms = int(node.services.runtime.client_clock.time() * 1000)
     for leader in node.services.share_leaders:
         if leader.key.group_id == group_id:
             place = (leader.partition.topic, leader.partition.index)

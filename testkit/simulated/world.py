@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from pykbroker.runtime import ListeningSocket, OnEnded, Runtime, when_done
 from pykbroker.runtime.accepting import MakeProtocol
 from pykbroker.runtime.beside import run_there
+from pykbroker.runtime.client_clock import ClientClock, LoopClock
 from pykbroker.runtime.descriptor_budget import UNBOUNDED
 from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
@@ -177,6 +178,7 @@ class SimRuntime:
         self.context = contextvars.copy_context()
         self.context.run(OWNER.set, self)
         self.loop = cast(asyncio.AbstractEventLoop, NodeLoop(world.loop, self.context))
+        self.client_clock: ClientClock = LoopClock(self.loop)
         self.disk = disk
         self.random = random.Random(f"{world.seed} {name}")
         #: sockets cost nothing here

@@ -85,7 +85,7 @@ class ShareHalf(Half):
         self.keeper = Keeper()
         self.group_config = ShareLeaderConfig()
         self.leaders = ShareLeaders(
-            self.world.runtime.loop,
+            self.world.runtime.client_clock,
             self.keeper,
             lambda group: self.group_config,
             self._log_start,

@@ -13,6 +13,7 @@ from typing import Any, cast
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
+from pykbroker.runtime.client_clock import LoopClock
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.partition_log import AppendInfo, AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -333,6 +334,7 @@ class World:
 
     def __init__(self) -> None:
         self.loop = Loop()
+        self.client_clock = LoopClock(as_loop(self.loop))
         self.random = random.Random(1)
         self.kept = 0
 

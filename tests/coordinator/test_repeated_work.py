@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.coordinator.repeated_work import RepeatedWork
+from pykbroker.runtime.client_clock import LoopClock
 from tests.coordinator.fakes import Loop, as_loop
 
 
 def test_each_action_has_its_own_interval_until_the_end() -> None:
     loop = Loop()
-    work = RepeatedWork(as_loop(loop))
+    work = RepeatedWork(LoopClock(as_loop(loop)))
     ran: list[tuple[str, float]] = []
     work.every(2_000, lambda: ran.append(("two", loop.now)))
     work.every(3_000, lambda: ran.append(("three", loop.now)))
@@ -27,7 +28,7 @@ def test_each_action_has_its_own_interval_until_the_end() -> None:
 
 def test_an_error_of_one_run_does_not_stop_the_next() -> None:
     loop = Loop()
-    work = RepeatedWork(as_loop(loop))
+    work = RepeatedWork(LoopClock(as_loop(loop)))
     runs: list[float] = []
 
     def fail() -> None:

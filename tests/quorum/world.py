@@ -13,6 +13,7 @@ from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.replica_opening import QuorumConfig
 from pykbroker.runtime import OnEnded, when_done
+from pykbroker.runtime.client_clock import ClientClock, LoopClock
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
@@ -34,6 +35,7 @@ class InlineRuntime:
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.client_clock: ClientClock = LoopClock(self.loop)
         self.disk: Disk = disk if disk is not None else MemoryDisk()
         self.random = random.Random(7)
         self.most_connections = 0

@@ -17,6 +17,7 @@ from pykbroker.replica.partition import Partition
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import OnEnded, Runtime, when_done
+from pykbroker.runtime.client_clock import ClientClock, LoopClock
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.storage.moves import DirectoryAssignments
 from pykbroker.storage.space import DiskSpace
@@ -47,6 +48,7 @@ NOW_MS = 1_700_000_000_000
 class FakeRuntime:
     def __init__(self, loop: Loop, disk: MemoryDisk) -> None:
         self.loop = as_loop(loop)
+        self.client_clock: ClientClock = LoopClock(self.loop)
         self.disk = disk
         self.random = random.Random(1)
 

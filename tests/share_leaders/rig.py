@@ -24,7 +24,6 @@ from pykbroker.share_partitions.share_sessions import SessionMember, SessionPart
 from pykbroker.share_persister.state_operations import ShareStateAnswer, WrittenBatch
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import iter_batches
-from tests.coordinator.fakes import as_loop
 from tests.replica.world import NOW_MS, World, batch
 
 STATE_EPOCH = 3
@@ -265,7 +264,12 @@ class Rig:
         """Return the leaders of a node that has just started."""
         configs = PerGroup(lambda: self.world.config, lambda group: self.overrides.get(group, {}), leader_config)
         self.leaders = ShareLeaders(
-            as_loop(self.loop), self.keeper, configs.of, lambda *asked: self.starts.find(*asked), self.letters, 100
+            self.world.runtime.client_clock,
+            self.keeper,
+            configs.of,
+            lambda *asked: self.starts.find(*asked),
+            self.letters,
+            100,
         )
         self.world.replicas.on_leadership(lambda *change: self.leaders.on_leadership(*change))
         return self.leaders

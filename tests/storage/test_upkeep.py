@@ -13,6 +13,7 @@ import pytest
 from pykbroker.replica.partition import Partition
 from pykbroker.storage import upkeep
 from pykbroker_log.disk import ColdRead
+from pykbroker_log.jumps import Jumps
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile
 from pykbroker_log.offset_checkpoints import OffsetCheckpoints
@@ -89,7 +90,7 @@ def test_retention_that_meets_a_broken_disk_on_its_second_look_costs_the_directo
     partition = world.create("t", **SMALL)
     fill(partition)
 
-    def retire(now_ms: int, *, wait: bool = True) -> int:
+    def retire(now_ms: int, jumps: Jumps, *, wait: bool = True) -> int:
         if not wait and not failed:
             failed.append(True)
             raise ColdRead(world.disk.open("d0/t-0/00000000000000000000.log"), 0, 1)

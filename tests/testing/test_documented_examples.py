@@ -24,7 +24,7 @@ from tests.testing.test_faults_server import ask
 
 
 def test_every_example_is_run_somewhere() -> None:
-    assert Counter(example.needs for example in examples()) == {"": 17, "frameworks": 3, "spark": 1, "docker": 1}
+    assert Counter(example.needs for example in examples()) == {"": 18, "frameworks": 3, "spark": 1, "docker": 1}
 
 
 @pytest.mark.slow

@@ -11,10 +11,11 @@ transaction ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from pykbroker.coordinator.group.records import OFFSET_COMMIT_WITH_EXPIRY_VERSION, decode_offset, offset_tombstone
 from pykbroker.coordinator.result import CoordinatorRecord
+from pykbroker_log.jumps import Jumps
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
@@ -27,6 +28,20 @@ from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCom
 NO_PRODUCER_ID: Final = -1
 NO_OFFSET: Final = -1
 NO_EXPIRY: Final = -1
+
+
+class OffsetAges(NamedTuple):
+    """The times by which the offsets of a group expire. `retained_from_ms` is -1 if each offset is kept since its own
+    commit."""
+
+    jumps: Jumps
+    now_ms: int
+    retained_from_ms: int
+    retention_ms: int
+
+    def of(self, timestamp_ms: int) -> int:
+        """Return the time since the timestamp, in ms."""
+        return self.jumps.age_ms(self.now_ms, timestamp_ms)
 
 
 class CommittedOffset:
@@ -43,11 +58,12 @@ class CommittedOffset:
         name does not decide, because a new topic may have the name of a deleted topic."""
         return topic_id == ZERO_UUID or self.value.topic_id in (topic_id, ZERO_UUID)
 
-    def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
+    def expired(self, ages: OffsetAges) -> bool:
         value = self.value
         if value.expire_timestamp != NO_EXPIRY:
-            return now_ms >= value.expire_timestamp
-        return now_ms - (value.commit_timestamp if retained_from_ms == -1 else retained_from_ms) >= retention_ms
+            return ages.of(value.commit_timestamp) >= value.expire_timestamp - value.commit_timestamp
+        since_ms = value.commit_timestamp if ages.retained_from_ms == -1 else ages.retained_from_ms
+        return ages.of(since_ms) >= ages.retention_ms
 
 
 #: The stored form of an offset: its place in the log, and its value as in the log.
@@ -247,12 +263,12 @@ class Offsets:
         return sum(map(len, self._by_group.get(group, {}).values()))
 
     def expire(
-        self, group: str, retained_from_ms: int, now_ms: int, retention_ms: int, is_subscribed: Callable[[str], bool]
+        self, group: str, ages: OffsetAges, is_subscribed: Callable[[str], bool]
     ) -> tuple[list[CoordinatorRecord], bool]:
         """Return tombstones of expired offsets, and True if the group then has no offsets left."""
         records: list[CoordinatorRecord] = []
         everything = not self.has_open_transaction(group)
-        too_early = retained_from_ms != -1 and now_ms - retained_from_ms < retention_ms
+        too_early = ages.retained_from_ms != -1 and ages.of(ages.retained_from_ms) < ages.retention_ms
         for topic, partitions in self._by_group.get(group, {}).items():
             if is_subscribed(topic):
                 everything = False
@@ -261,7 +277,7 @@ class Offsets:
                 if (
                     # Before the group's retention is over, only values with their own expiry need to be decoded.
                     not (too_early and entry[_AT_BYTES:_VERSION_END] != _WITH_EXPIRY)
-                    and CommittedOffset(entry).expired(retained_from_ms, now_ms, retention_ms)
+                    and CommittedOffset(entry).expired(ages)
                     and not self.is_pending(group, topic, partition)
                 ):
                     records.append(offset_tombstone(group, topic, partition))

@@ -97,7 +97,9 @@ class GroupService:
         self.configs = GroupConfigs(
             lambda: live.current, lambda group_id: metadata.image.configs.of(ConfigResource.GROUP, group_id)
         )
-        self.settings = GroupSettings.from_config(config, self.configs.consumer, self.configs.share)
+        self.settings = GroupSettings.from_config(
+            config, self.configs.consumer, self.configs.share, lambda: runtime.client_clock.jumps
+        )
         self.topics = GroupTopics(metadata.image)
         self._has_consumer_protocol = "consumer" in config.list("group.coordinator.rebalance.protocols")
         self._runtime = runtime

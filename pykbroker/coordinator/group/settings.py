@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker.config.checks import assignors
 from pykbroker.coordinator.group.configs import ConsumerGroupConfig, ShareGroupConfig
+from pykbroker_log.jumps import Jumps, no_jumps
 
 if TYPE_CHECKING:
     from pykbroker.config.typed_config import Config
@@ -63,6 +64,8 @@ class GroupSettings:
     #: the configuration of a group, by group id
     consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
     share_config: Callable[[str], ShareGroupConfig] = _share_defaults
+    #: the jumps of the time that clients feel, for the ages of offsets and assignments
+    jumps: Callable[[], Jumps] = no_jumps
 
     @classmethod
     def from_config(
@@ -70,6 +73,7 @@ class GroupSettings:
         config: Config,
         consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults,
         share_config: Callable[[str], ShareGroupConfig] = _share_defaults,
+        jumps: Callable[[], Jumps] = no_jumps,
     ) -> GroupSettings:
         return cls(
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
@@ -87,4 +91,5 @@ class GroupSettings:
             share_initialize_retry_interval_ms=config.int("group.share.initialize.retry.interval.ms"),
             consumer_config=consumer_config,
             share_config=share_config,
+            jumps=jumps,
         )

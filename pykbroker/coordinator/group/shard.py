@@ -27,7 +27,7 @@ from pykbroker.coordinator.group.contract import Group, GroupKind, Step
 from pykbroker.coordinator.group.group_kinds import KINDS, kinds_by_key
 from pykbroker.coordinator.group.migration import consumer_group_for, gives_way_to_classic
 from pykbroker.coordinator.group.mixed import MixedStep
-from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
+from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, OffsetAges, Offsets
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
@@ -158,7 +158,7 @@ class GroupShard:
             if number % _LOADED_GROUPS == 0:
                 yield Result()
         result = Result()
-        result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
+        result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms, repeats=True)
         yield result
 
     # -- timers -------------------------------------------------------------------------------------------------------
@@ -189,7 +189,9 @@ class GroupShard:
             if group is None or retained_from_ms is None:
                 continue
             records, everything = self.offsets.expire(
-                group_id, retained_from_ms, now_ms, self.settings.offsets_retention_ms, group.is_subscribed
+                group_id,
+                OffsetAges(self.settings.jumps(), now_ms, retained_from_ms, self.settings.offsets_retention_ms),
+                group.is_subscribed,
             )
             if records:
                 logger.info("Group %s: %d offsets expired", group_id, len(records))
@@ -200,7 +202,7 @@ class GroupShard:
         if group_ids:
             result.set_timer(_EXPIRE, 0, group_ids)
         else:
-            result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
+            result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms, repeats=True)
 
     def topics_changed(self, names: set[str], now_ms: int) -> Result:
         """Let groups that subscribe to these topics look at the topics at their next heartbeat. The topics were

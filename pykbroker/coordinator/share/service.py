@@ -106,7 +106,7 @@ class ShareCoordinatorService:
         self._metadata = metadata
         self._replicas = replicas
         self._partitions = KeptCount(SHARE_STATE_TOPIC, self.settings.partitions)
-        self._work = RepeatedWork(runtime.loop)
+        self._work = RepeatedWork(runtime.client_clock)
         #: limits the lines about records that cannot be deleted, because that is tried again and again
         self._lines = LineLimit(runtime.loop.time)
         #: the milliseconds that writes took, each with all share partitions of its request

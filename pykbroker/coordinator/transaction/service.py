@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pykbroker.node_to_controller.producer_ids import ProducerIds
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker_log.jumps import Jumps
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class TransactionService:
         self._metadata = metadata
         self._partitions = KeptCount(TRANSACTION_STATE_TOPIC, self.settings.partitions)
         self._producer_ids = producer_ids
-        self._work = RepeatedWork(runtime.loop)
+        self._work = RepeatedWork(runtime.client_clock)
         self._started = False
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
@@ -345,10 +346,14 @@ class TransactionService:
             )
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
 
+    @property
+    def _jumps(self) -> Jumps:
+        return self._runtime.client_clock.jumps
+
     def _abort_overdue(self) -> None:
         for index in self.coordinator.led():
             found: Later[list[Producer]] = self.coordinator.submit(
-                index, lambda shard, token, now_ms: shard.overdue(token, now_ms), lambda code: []
+                index, lambda shard, token, now_ms: shard.overdue(self._jumps, token, now_ms), lambda code: []
             )
             _soon(found, partial(self._abort, index))
 
@@ -381,7 +386,7 @@ class TransactionService:
         for index in self.coordinator.led():
             expired: Later[int | ErrorCode] = self.coordinator.submit(
                 index,
-                lambda shard, token, now_ms: shard.expire(self.settings.expiration_ms, token, now_ms),
+                lambda shard, token, now_ms: shard.expire(self.settings.expiration_ms, self._jumps, token, now_ms),
                 _itself,
             )
             _soon(expired, partial(self._expired, index))

@@ -48,6 +48,7 @@ from pykbroker.coordinator.transaction.states import (
     TransactionState,
     check_transition,
 )
+from pykbroker_log.jumps import Jumps
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey
 
@@ -448,25 +449,26 @@ class TransactionShard:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def overdue(self, token: Token, now_ms: int) -> Result:
+    def overdue(self, jumps: Jumps, token: Token, now_ms: int) -> Result:
         """The answer has the open transactions that have exceeded their timeout."""
         found = []
         for transactional_id in self.ongoing:
             transaction = self.transactions[transactional_id]
-            if transaction.timeout_ms != NO_TIMEOUT_MS and transaction.start_ms + transaction.timeout_ms < now_ms:
+            age_ms = jumps.age_ms(now_ms, transaction.start_ms)
+            if transaction.timeout_ms != NO_TIMEOUT_MS and age_ms > transaction.timeout_ms:
                 found.append(Producer(transactional_id, transaction.producer_id, transaction.epoch))
         result = Result()
         result.reply(token, found)
         return result
 
-    def expire(self, expiration_ms: int, token: Token, now_ms: int) -> Result:
+    def expire(self, expiration_ms: int, jumps: Jumps, token: Token, now_ms: int) -> Result:
         """Remove ids that no client has used for `expiration_ms`. The answer is their number."""
         result = Result()
         result.atomic = False
         result.records += [
             tombstone(transactional_id)
             for transactional_id, transaction in self.transactions.items()
-            if transaction.state in IDLE and transaction.update_ms <= now_ms - expiration_ms
+            if transaction.state in IDLE and jumps.age_ms(now_ms, transaction.update_ms) >= expiration_ms
         ]
         result.reply(token, len(result.records))
         return result

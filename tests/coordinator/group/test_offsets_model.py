@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykbroker.coordinator.group.offsets import NO_OFFSET, NO_PRODUCER_ID, Offsets
+from pykbroker.coordinator.group.offsets import NO_OFFSET, NO_PRODUCER_ID, OffsetAges, Offsets
 from pykbroker.coordinator.group.records import encode, offset_record
 from pykbroker.coordinator.result import CoordinatorRecord
+from pykbroker_log.jumps import NO_JUMPS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics
 from pykbroker_wire.primitives import ZERO_UUID
@@ -163,7 +164,7 @@ class OffsetsAndMarkers(RuleBasedStateMachine):
     @rule(group=GROUPS, subscribed=st.booleans())
     def expire(self, group: str, subscribed: bool) -> None:
         records, everything = self.offsets.expire(
-            group, -1, NOW_MS, RETENTION_MS, lambda topic: subscribed and topic == "t"
+            group, OffsetAges(NO_JUMPS, NOW_MS, -1, RETENTION_MS), lambda topic: subscribed and topic == "t"
         )
         expected = set()
         kept = self.model.has_open_transaction(group)

@@ -63,8 +63,8 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> HeldLetters:
     """The writer of each node that a test starts."""
     held = HeldLetters()
 
-    def leaders(loop: Any, keeper: Any, config_of: Any, find_start: Any, _: Any, most_sessions: int) -> ShareLeaders:
-        return ShareLeaders(loop, keeper, config_of, find_start, held, most_sessions)
+    def leaders(clock: Any, keeper: Any, config_of: Any, find_start: Any, _: Any, most_sessions: int) -> ShareLeaders:
+        return ShareLeaders(clock, keeper, config_of, find_start, held, most_sessions)
 
     monkeypatch.setattr(share_parts, "ShareLeaders", leaders)
     return held

@@ -322,7 +322,7 @@ class ConsumerStep:
         old time."""
         interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
-        return last_ms == 0 or not last_ms <= self.now_ms < last_ms + interval_ms
+        return last_ms == 0 or not 0 <= self.settings.jumps().age_ms(self.now_ms, last_ms) < interval_ms
 
     def reconcile(self, member: ConsumerMember, goal: Goal, owned: Owned) -> ConsumerMember:
         if not goal.subscription_changed and member.is_reconciled_to(goal.target_epoch):

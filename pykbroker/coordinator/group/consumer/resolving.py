@@ -81,7 +81,8 @@ class RegexResolving:
         if (not due and not group.subscriptions.regexes) or group.resolving:
             return change
         last = next(iter(group.subscriptions.resolved.values()), None)
-        if last is not None and self._now_ms <= last.timestamp_ms + _MIN_INTERVAL_MS:
+        age_ms = 0 if last is None else self._settings.jumps().age_ms(self._now_ms, last.timestamp_ms)
+        if last is not None and age_ms <= _MIN_INTERVAL_MS:
             return change
         wanted = dict(group.subscriptions.regexes)
         if old:
@@ -94,7 +95,7 @@ class RegexResolving:
             or len(regexes) != len(group.subscriptions.resolved)
             or last is None
             or last.metadata_offset < self._topics.new_topics_offset
-            or self._now_ms > last.timestamp_ms + self._settings.consumer_regex_refresh_interval_ms
+            or age_ms > self._settings.consumer_regex_refresh_interval_ms
         )
         if due and regexes:
             self._due = resolve_in_slices(regexes, list(self._topics.names())), may_describe

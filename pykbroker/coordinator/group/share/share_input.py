@@ -54,8 +54,12 @@ class ShareInput:
         """Return False for a while after the last target, so that members that start together get one target. If the
         clock was set back, or the clock of a new coordinator is behind, the group does not wait until it reaches the
         old time."""
-        last_ms = self.group.target_timestamp_ms
-        return last_ms == 0 or not last_ms <= self.now_ms < last_ms + self.config.assignment_interval_ms
+        return self.group.target_timestamp_ms == 0 or not 0 <= self.target_age_ms < self.config.assignment_interval_ms
+
+    @property
+    def target_age_ms(self) -> int:
+        """The time since the last target of the group; negative if the clock was set back."""
+        return self.settings.jumps().age_ms(self.now_ms, self.group.target_timestamp_ms)
 
     def compute_target(self, epoch: int, updated: ShareMember | None, states: SharePartitionStates) -> ShareTarget:
         group = self.group

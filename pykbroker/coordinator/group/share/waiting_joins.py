@@ -123,7 +123,7 @@ class WaitingJoins:
 
     def set_target_timer(self) -> None:
         group = self._input.group
-        rest_ms = group.target_timestamp_ms + self._input.config.assignment_interval_ms - self._input.now_ms
+        rest_ms = self._input.config.assignment_interval_ms - self._input.target_age_ms
         self._input.result.set_timer(target_timer(group.group_id), max(rest_ms, 0))
 
     def drop(self, member_id: str) -> None:
