@@ -37,6 +37,8 @@ class FailedTry(NamedTuple):
     factor: float = 1.0
     #: True if the leader has answered.
     is_answered: bool = False
+    #: True if the partition has another leader, or another leader epoch, when the try ends.
+    is_moved: bool = False
 
     @property
     def decides_until(self) -> float:

@@ -4,7 +4,7 @@ values; writer_machine.py drives them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
@@ -119,7 +119,8 @@ class SendLetters:
 
     node_id: int
     batches: Mapping[LetterPartition, bytes]
-    #: each order of a batch, and the offset after its last letter in the batch
-    orders: Mapping[LetterPartition, Sequence[tuple[LetterOrder, int]]] = field(default_factory=dict)
+    #: Each order of a batch, and the offset after its last letter in the batch. Orders leave it when another broker leads
+    #: their partition (sent_requests.py).
+    orders: dict[LetterPartition, list[tuple[LetterOrder, int]]] = field(default_factory=dict)
     #: when it was made
     began: float = 0.0

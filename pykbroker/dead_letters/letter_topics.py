@@ -70,6 +70,12 @@ class RefusedTopic(NamedTuple):
 LetterTopic: TypeAlias = LetterPartition | MissingTopic | RefusedTopic
 
 
+def next_leader(now: LetterTopic, target: LetterPartition) -> int:
+    """Return the broker that leads the partition now, if the leader epoch of `target` has ended. Return -1 if the epoch
+    goes on, and if there is no leader."""
+    return now.leader if isinstance(now, LetterPartition) and now.led_partition != target.led_partition else -1
+
+
 def letter_queue(values: Mapping[str, Value]) -> LetterQueue:
     """Return the queue from the resolved keys of a group (config/group.py)."""
     return LetterQueue(str(values[_TOPIC_NAME]), values[_COPIES] is True)

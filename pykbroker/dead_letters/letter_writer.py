@@ -104,7 +104,7 @@ class LetterWriter:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Take a change of the metadata. Letters go to new leaders at once."""
         if len(self._machine) and old.topics is not new.topics:
-            self._machine.topics_changed()
+            self._machine.topics_changed(self._runtime.loop.time())
             self._pump_soon()
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ An order is given up if the rules refuse its topic, after an error that does not
 long and had no answer, no other is made there (down_places.py). Differences from Apache Kafka
 * It tries again after each retriable error of the leader, and at once when the partition has a new leader. There, any
   error but NOT_LEADER_OR_FOLLOWER gives the order up.
+* Letters for a leader that hangs leave their request once the partition has a new leader (sent_requests.py).
 * Letters that a leader has appended, but not to enough replicas, are sent again only if the leader epoch ends.
 * Letters of a batch that is too large for the leader are sent again in smaller batches, and then without their copies.
 * A record that cannot be read yet, because the leader of its partition is new, is waited for.
@@ -50,8 +51,9 @@ from pykbroker.dead_letters.letter_orders import (
     ReadSource,
     SendLetters,
 )
-from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
+from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic, next_leader
 from pykbroker.dead_letters.ready_orders import ReadyOrders
+from pykbroker.dead_letters.sent_requests import SentRequests
 from pykbroker.dead_letters.source_records import NotReadable
 from pykbroker.retries.due_times import DueTimes
 from pykbroker.retries.tries import Tries, rest_factor
@@ -116,6 +118,7 @@ class WriterMachine:
         self._copies = CopyReads()
         self._down = DownPlaces()
         self._ready = ReadyOrders()
+        self._sent = SentRequests()
         self._steps: list[ReadSource | CreateTopic | SendLetters] = []
         self._ended: list[LetterOrder] = []
         self.has_more = False
@@ -158,8 +161,10 @@ class WriterMachine:
             self._down.succeeded(name)
 
     def answered(self, request: SendLetters, errors: Mapping[tuple[bytes, int], ErrorCode], now: float) -> None:
-        """Take the answer to a request: the error of each partition, by topic id and index."""
+        """Take the answer to a request: the error of each partition, by topic id and index. Letters
+        that have left the request are not decided by it."""
         self._ready.answered(request.node_id)
+        self._sent.ended(request)
         for target, orders in request.orders.items():
             error = errors.get((target.topic_id, target.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             if error is ErrorCode.NONE:
@@ -167,12 +172,12 @@ class WriterMachine:
             elif error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
                 continue
             refusal = _refusal(target, error)
-            failed = self._failed_try(target.led_partition, refusal, request.began, now, is_answered=True)
+            failed = self._failed_request(request, orders[0][0], refusal, now, is_answered=True)
             for order, after in orders:
                 if error is ErrorCode.NONE:
                     self._written(order, after)
                 elif error in APPENDED:
-                    self._confirm(order, AppendedLetters(target.led_partition, after), failed.reason, now)
+                    self._confirm(order, AppendedLetters(target.led_partition, after), failed)
                 elif error.retriable:
                     self._failed(order, failed)
                 else:
@@ -182,17 +187,19 @@ class WriterMachine:
     def failed(self, request: SendLetters, reason: str, now: float) -> None:
         """Take the failure of a request that has no answer. Its letters may have been written all the same."""
         self._ready.answered(request.node_id)
+        self._sent.ended(request)
         for target, orders in request.orders.items():
             why = f"Broker {target.leader} did not answer: {reason}."
-            failed = self._failed_try(target.led_partition, why, request.began, now)
+            failed = self._failed_request(request, orders[0][0], why, now)
             for order, _ in orders:
                 self._failed(order, failed)
 
-    def topics_changed(self) -> None:
+    def topics_changed(self, now: float) -> None:
         """Look again at the topics of orders whose partition has another leader now."""
-        for first in self._moved(self._ready.firsts()):
+        for first in _moved(self._ready.firsts(), self._topic_of):
             for order in self._ready.take(first.place):
                 self._queue(order)
+        self._sent.topics_changed(self._topic_of, now)
         self._unlooked |= dict.fromkeys(self._copies.unread())
         self._unlooked |= dict.fromkeys(self._resting.items())
 
@@ -204,6 +211,7 @@ class WriterMachine:
         for order in self._resting.take(now, MOST_ORDERS_A_TURN):
             self._queue(order)
         self._look_again()
+        self._take_back(now)
         self._go_on_after_creations()
         self._judge(now)
         for order in self._copies.begin():
@@ -213,7 +221,7 @@ class WriterMachine:
             if letters <= 0:
                 break
             letters -= self._send(node_id, letters, now, now_ms)
-        due = self._resting.next_due()
+        due = self.next_wake()
         self.has_more = bool(
             self._queued
             or self._unlooked
@@ -231,7 +239,7 @@ class WriterMachine:
 
     def next_wake(self) -> float | None:
         """Return the time at which `take_steps` has something to do, None if nothing waits for time."""
-        return self._resting.next_due()
+        return min((due for due in (self._resting.next_due(), self._sent.next_due()) if due is not None), default=None)
 
     # -- the way of an order ------------------------------------------------------------------------------------------
 
@@ -256,7 +264,8 @@ class WriterMachine:
                     continue
                 if topic.leader < 0:
                     reason = f"Partition {topic.topic}-{topic.partition} has no leader."
-                    self._try_later(order, self._failed_try(topic.led_partition, reason, now, now))
+                    failed = FailedTry(topic.led_partition, reason, now, now, rest_factor(self._chance))
+                    self._try_later(order, failed)
                 elif (failed := self._down.decided(topic.led_partition, now)) is not None:
                     self._decided(order, failed)
                 elif self._copies_of(order) and order.copies is None:
@@ -269,7 +278,7 @@ class WriterMachine:
         for wait, orders in self._awaited.turn(MOST_ORDERS_A_TURN):
             error = wait.error
             reason = f"The dead letter topic {wait.name} could not be created: {error.name}."
-            failed = self._failed_try(wait.name, reason, wait.began, wait.ended)
+            failed = FailedTry(wait.name, reason, wait.began, wait.ended, rest_factor(self._chance))
             for order in orders:
                 if error is ErrorCode.NONE:
                     self._queue(order)
@@ -283,7 +292,7 @@ class WriterMachine:
         orders = list(islice(self._unlooked, MOST_ORDERS_A_TURN))
         for order in orders:
             del self._unlooked[order]
-        for order in self._moved(orders):
+        for order in _moved(orders, self._topic_of):
             if order.stage is OrderStage.UNREAD:
                 self._copies.withdraw(order)
             elif order.stage is OrderStage.RESTING:
@@ -291,6 +300,14 @@ class WriterMachine:
             else:
                 continue
             self._queue(order)
+
+    def _take_back(self, now: float) -> None:
+        """Let the next leaders have letters for which another leader has given no answer."""
+        for request, target, orders in self._sent.take(now):
+            reason = f"Broker {target.leader} did not answer before the partition had another leader."
+            failed = self._failed_request(request, orders[0], reason, now)
+            for order in orders:
+                self._failed(order, failed)
 
     def _read(self, order: LetterOrder) -> None:
         assert order.target is not None
@@ -305,7 +322,9 @@ class WriterMachine:
             for order, _ in orders:
                 self._counts.sent(order.letters.group_id)
         sealed = {target: batch.seal(now_ms) for target, batch in made.batches.items()}
-        self._steps.append(SendLetters(node_id, sealed, made.orders, now))
+        request = SendLetters(node_id, sealed, made.orders, now)
+        self._sent.add(request)
+        self._steps.append(request)
         return made.letters
 
     def _written(self, order: LetterOrder, after: int) -> None:
@@ -319,15 +338,18 @@ class WriterMachine:
             self._drop_copies(order)
         self._queue(order)
 
-    def _confirm(self, order: LetterOrder, appended: AppendedLetters, reason: str, now: float) -> None:
+    def _confirm(self, order: LetterOrder, appended: AppendedLetters, failed: FailedTry) -> None:
         """Look at letters that a leader has appended after a rest. It is bounded how often that happens."""
         if order.tries.rest() is None:
             self._counts.failed(order.letters.group_id)
-            self._end(order, f"{reason} {_tried(order)}.")
+            self._end(order, f"{failed.reason} {_tried(order)}.")
+            return
+        if failed.is_moved:
+            self._queue(order)
             return
         order.appended = appended
         self._drop_copies(order)
-        self._rest(order, now + CONFIRM_SECONDS)
+        self._rest(order, failed.ended + CONFIRM_SECONDS)
 
     def _was_appended(self, order: LetterOrder) -> bool:
         """Take an order on whose letters the leader had no final answer. If it still leads in the same epoch, they are
@@ -350,10 +372,14 @@ class WriterMachine:
             self._queue(order)
         return True
 
-    def _failed_try(
-        self, place: Hashable, reason: str, began: float, ended: float, *, is_answered: bool = False
+    def _failed_request(
+        self, request: SendLetters, order: LetterOrder, reason: str, now: float, *, is_answered: bool = False
     ) -> FailedTry:
-        return FailedTry(place, reason, began, ended, rest_factor(self._chance), is_answered)
+        """Return the failed try of all orders of a request that have the partition of this order."""
+        assert order.target is not None
+        is_moved = next_leader(self._topic_of(order), order.target) >= 0
+        place, factor = order.target.led_partition, rest_factor(self._chance)
+        return FailedTry(place, reason, request.began, now, factor, is_answered, is_moved)
 
     def _failed(self, order: LetterOrder, failed: FailedTry) -> None:
         if self._try_later(order, failed):
@@ -365,13 +391,17 @@ class WriterMachine:
                 self._queue(other)
 
     def _try_later(self, order: LetterOrder, failed: FailedTry) -> bool:
-        """Let an order rest. Return False if it is given up instead."""
+        """Let an order rest, or go to the next leader at once. Return False if it is given up instead."""
         rest = order.tries.rest()
-        is_down = self._down.is_down(failed.place, failed.began)
+        # That the last leader is down does not matter for the next one.
+        is_down = not failed.is_moved and self._down.is_down(failed.place, failed.began)
         if rest is None or is_down:
             self._down.failed(failed)
             self._end(order, f"{failed.reason} {_tried(order)}{_AT_A_DOWN_PLACE if is_down else ''}.")
             return False
+        if failed.is_moved:
+            self._queue(order)
+            return True
         self._drop_copies(order)
         due = failed.ended + rest * failed.factor
         self._rest(order, ceil(due * _ENDS_A_SECOND) / _ENDS_A_SECOND)
@@ -410,24 +440,25 @@ class WriterMachine:
         self._count -= 1
         self._ended.append(order)
 
-    def _moved(self, orders: Iterable[LetterOrder]) -> list[LetterOrder]:
-        """Return the orders whose partition has another leader now, or another leader epoch."""
-        # All orders of a place have the same answer, and there are few places.
-        known: dict[LetterPartition, bool] = {}
-        moved = []
-        for order in orders:
-            if order.target is None:
-                continue
-            if order.target not in known:
-                now = self._topic_of(order)
-                known[order.target] = not isinstance(now, LetterPartition) or (
-                    now.topic_id,
-                    now.leader,
-                    now.leader_epoch,
-                ) != (order.target.topic_id, order.target.leader, order.target.leader_epoch)
-            if known[order.target]:
-                moved.append(order)
-        return moved
+
+def _moved(orders: Iterable[LetterOrder], topic_of: Callable[[LetterOrder], LetterTopic]) -> list[LetterOrder]:
+    """Return the orders whose partition has another leader now, or another leader epoch."""
+    # All orders of a place have the same answer, and there are few places.
+    known: dict[LetterPartition, bool] = {}
+    moved = []
+    for order in orders:
+        if order.target is None:
+            continue
+        if order.target not in known:
+            now = topic_of(order)
+            known[order.target] = not isinstance(now, LetterPartition) or (
+                now.topic_id,
+                now.leader,
+                now.leader_epoch,
+            ) != (order.target.topic_id, order.target.leader, order.target.leader_epoch)
+        if known[order.target]:
+            moved.append(order)
+    return moved
 
 
 def _tried(order: LetterOrder) -> str:

@@ -19,6 +19,7 @@ from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_batches import KeyAndValue, LetterFrame
 from pykbroker.dead_letters.letter_orders import CreateTopic, LetterOrder, OrderStage, ReadSource, SendLetters
 from pykbroker.dead_letters.letter_topics import LetterPartition, LetterTopic, MissingTopic, RefusedTopic
+from pykbroker.dead_letters.sent_requests import ANSWER_SECONDS
 from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable
 from pykbroker.dead_letters.writer_machine import SOURCE_SECONDS, WriterMachine
 from pykbroker.retries import tries
@@ -90,6 +91,8 @@ class LetterModel(RuleBasedStateMachine):
         self.counts = Counts()
         self.leaders = {0: 1, 1: 2, 2: 1}
         self.epochs = dict.fromkeys(self.leaders, 0)
+        #: since when a partition has the leader that it has
+        self.led_since = dict.fromkeys(self.leaders, 0.0)
         self.exists = self.refused = self.short = False
         self.machine = self.machines(self.topic_of, self.copies_of, self.counts, random.Random(0))
         self.alive: set[LetterOrder] = set()
@@ -186,18 +189,18 @@ class LetterModel(RuleBasedStateMachine):
         if not self.requests:
             return
         request = self.requests.pop(picks.randrange(len(self.requests)))
+        # The other letters have left the request for another leader, and are lost here.
+        targets = [*request.orders]
         orders = [order for sent in request.orders.values() for order, _ in sent]
         self.began = request.began
         if picks.random() < 0.2:
             if picks.random() < 0.5:
-                self.append(request, [*request.batches])
+                self.append(request, targets)
             doomed = [order for order in orders if self.is_down(order)]
             self.machine.failed(request, "the connection was lost", self.now)
         else:
             errors = {(at.topic_id, at.partition): self.verdict(request, at, picks) for at in request.batches}
-            appended = [
-                at for at in request.batches if errors[at.topic_id, at.partition] in (ErrorCode.NONE, *APPENDED)
-            ]
+            appended = [at for at in targets if errors[at.topic_id, at.partition] in (ErrorCode.NONE, *APPENDED)]
             self.append(request, appended)
             for at in appended:
                 if errors[at.topic_id, at.partition] is ErrorCode.NONE:
@@ -215,6 +218,7 @@ class LetterModel(RuleBasedStateMachine):
             self.machine.answered(request, errors, self.now)
         self.pump()
         must(self.alive.isdisjoint(doomed), "an order gets one try at a place that is down")
+        self.check_rests(orders)
 
     @rule(picks=PICKS)
     def hang(self, picks: random.Random) -> None:
@@ -224,12 +228,17 @@ class LetterModel(RuleBasedStateMachine):
             self.now += 15.0
             # These wait for the end of the requests.
             self.submit(picks)
-            self.now += 15.0
+            if picks.random() < 0.3:
+                self.move(picks)
+            self.pass_time(ANSWER_SECONDS)
+            self.now += 14.0
             for request in [*self.requests]:
                 self.requests.remove(request)
                 self.began = request.began
+                orders = [order for sent in request.orders.values() for order, _ in sent]
                 self.machine.failed(request, "no answer", self.now)
                 self.pump()
+                self.check_rests(orders)
 
     @rule(picks=PICKS)
     def refuse_slowly(self, picks: random.Random) -> None:
@@ -258,8 +267,11 @@ class LetterModel(RuleBasedStateMachine):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def is_down(self, order: LetterOrder) -> bool:
-        """Return True if the place to which an order was sent was down when the try began, or has become so."""
+        """Return True if the place to which an order was sent was down when the try began, or has become so, and is the
+        newest place of the partition."""
         assert order.target is not None
+        if order.target.leader_epoch != self.epochs[order.target.partition]:
+            return False
         return self.down.get(order.target.led_partition, self.began) > self.began
 
     def succeeded(self, place: Hashable) -> None:
@@ -285,13 +297,22 @@ class LetterModel(RuleBasedStateMachine):
         index = picks.randrange(3)
         self.leaders[index] = picks.choice([*NODES, -1])
         self.epochs[index] += 1
+        self.led_since[index] = self.now
         self.truncate(index)
-        self.machine.topics_changed()
+        self.machine.topics_changed(self.now)
         self.pump()
         for order in self.alive:
             if order.stage is OrderStage.RESTING and order.target is not None:
                 epoch = self.epochs[order.target.partition]
                 must(order.target.leader_epoch == epoch, "no rest goes on when there is another leader")
+
+    def check_rests(self, orders: list[LetterOrder]) -> None:
+        """Check orders whose request has ended."""
+        for order in orders:
+            if order.stage is OrderStage.RESTING and order.target is not None and not self.refused:
+                index = order.target.partition
+                is_last = order.target.leader_epoch == self.epochs[index]
+                must(is_last or self.leaders[index] == -1, "no rest begins when there is another leader")
 
     def truncate(self, index: int) -> None:
         """Lose letters that were not on enough replicas, unless the machine has counted them as written."""
@@ -334,6 +355,14 @@ class LetterModel(RuleBasedStateMachine):
                 break
         due = self.machine.next_wake()
         must(due is None or due > self.now, "what is due has been done")
+        for order in self.alive:
+            if order.stage is OrderStage.SENT and order.target is not None and not self.refused:
+                index = order.target.partition
+                waits = self.leaders[index] not in (-1, order.target.leader)
+                must(
+                    not waits or self.now - self.led_since[index] < ANSWER_SECONDS,
+                    "letters do not wait long for a leader that has lost its place",
+                )
         must(len(self.machine) == len(self.alive), "orders are counted")
         must(all(order.tries.failures < tries.MOST_FAILURES for order in self.alive), "tries are bounded")
         must(len(self.reads) <= LIMITS["MOST_READS"], "reads are bounded")
@@ -409,8 +438,9 @@ class LetterModel(RuleBasedStateMachine):
         self.leaders = dict.fromkeys(self.leaders, 1)
         for index in self.epochs:
             self.epochs[index] += 1
+            self.led_since[index] = self.now
             self.truncate(index)
-        self.machine.topics_changed()
+        self.machine.topics_changed(self.now)
         self.pump()
         for _ in range(2_000):
             if not self.alive:

@@ -11,6 +11,7 @@ from pykbroker.dead_letters.copy_reads import CopyReads
 from pykbroker.dead_letters.down_places import DownPlaces
 from pykbroker.dead_letters.letter_orders import LetterOrder
 from pykbroker.dead_letters.ready_orders import ReadyOrders
+from pykbroker.dead_letters.sent_requests import SentRequests
 from pykbroker.dead_letters.writer_machine import WriterMachine
 from pykbroker.retries.tries import Tries
 from testkit.planting import Edit, plant
@@ -57,9 +58,15 @@ BUGS: dict[str, list[Edit]] = {
     "a request has too many partitions": [(ReadyOrders.request, "len(made.batches) >= MOST_PARTITIONS", "False")],
     "a place is lost when its letters do not fit": [(ReadyOrders.request, "if orders:", "if False:")],
     "has_more is not set": [(WriterMachine.take_steps, "self.has_more = bool(", "self.has_more = False and bool(")],
-    "a place is down after one failure": [(WriterMachine._try_later, "is_down = self._down.is_down(failed.place, failed.began)", "is_down = order.tries.failures > 1")],
+    "a place is down after one failure": [(WriterMachine._try_later, "is_down = not failed.is_moved and self._down.is_down(failed.place, failed.began)", "is_down = order.tries.failures > 1")],
     "a batch that is too large is given up": [(WriterMachine._smaller, "is_alone = ", "return False\n    is_alone = ")],
     "a letter that is too large keeps its copy": [(WriterMachine._smaller, "is_alone and (first.copies", "is_alone and (True or first.copies")],
+    "letters wait for a leader that hangs and has lost its place": [(SentRequests.topics_changed, "self._moved.set(place, now + ANSWER_SECONDS)", "pass")],
+    "the end of that wait is not looked for": [(WriterMachine.next_wake, "self._sent.next_due()", "None")],
+    "a late answer decides letters that have left their request": [(SentRequests.take, "request.orders.pop(target)", "request.orders[target]")],
+    "a new leader waits for a rest": [(WriterMachine._try_later, "if failed.is_moved:", "if False:")],
+    "a new leader waits for letters that the last one has appended": [(WriterMachine._confirm, "if failed.is_moved:", "if False:")],
+    "a leader that is down is down for the next one": [(WriterMachine._try_later, "is_down = not failed.is_moved and", "is_down =")],
     "a very large batch shares its request": [(ReadyOrders.request, "is_alone = batch.size > MOST_BATCH_BYTES", "is_alone = False")],
 }  # fmt: skip
 

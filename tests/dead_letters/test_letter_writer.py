@@ -17,6 +17,7 @@ from pykbroker.dead_letters.down_places import DOWN_SECONDS
 from pykbroker.dead_letters.letter_metrics import LetterMetrics
 from pykbroker.dead_letters.letter_requests import TIMEOUT_MS
 from pykbroker.dead_letters.letter_writer import LetterWriter
+from pykbroker.dead_letters.sent_requests import ANSWER_SECONDS
 from pykbroker.dead_letters.source_reader import SourceReader
 from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable, SourceOutcome
 from pykbroker.dead_letters.writer_machine import CONFIRM_SECONDS, SOURCE_SECONDS
@@ -442,6 +443,62 @@ def test_after_a_leader_that_hangs_the_next_one_gets_all_letters() -> None:
         letters += [offset for offset, _ in bench.letters()]
         bench.answer()
     assert letters == [str(first) for first, _ in archive.expected]
+
+
+def test_letters_do_not_wait_for_a_leader_that_hangs_and_has_lost_its_place() -> None:
+    """Its late answer changes nothing. Both leaders may have written the letters then."""
+    bench = Bench()
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.publish(2, epoch=1)
+    bench.sleep(ANSWER_SECONDS + 0.1)
+    assert [node_id for node_id, *_ in bench.sent] == [1, 2]
+    bench.answer()
+    assert not promise.done()
+    assert bench.letters() == [("1", None), ("2", None), ("3", None), ("4", None)]
+    bench.answer()
+    assert promise.done()
+    name = "kafka.server:type=ShareGroupMetrics,name=DeadLetterQueue"
+    assert bench.metrics.snapshot() == {
+        f"{name}RecordCount,group=g": 4,
+        f"{name}TotalProduceRequestsPerSec,group=g": 2,
+    }
+
+
+def test_a_leader_that_has_lost_its_place_and_answers_soon_decides_its_letters() -> None:
+    bench = Bench()
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.publish(2, epoch=1)
+    bench.sleep(ANSWER_SECONDS / 2)
+    bench.answer()
+    assert promise.done()
+    bench.sleep(2 * ANSWER_SECONDS)
+    assert not bench.sent
+
+
+@pytest.mark.parametrize("leader", [-1, 1])
+def test_letters_stay_in_their_request_while_no_other_broker_leads(leader: int) -> None:
+    bench = Bench()
+    promise = bench.write(1, 4)
+    bench.sleep()
+    bench.publish(2, epoch=1)
+    bench.sleep(ANSWER_SECONDS / 2)
+    bench.publish(leader, epoch=2)
+    bench.sleep(20)
+    bench.answer()
+    assert promise.done()
+    assert not bench.sent
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_a_refusal_by_the_last_leader_lets_the_next_one_have_the_letters_at_once(error: ErrorCode) -> None:
+    bench = Bench()
+    bench.write(1, 4)
+    bench.sleep()
+    bench.publish(2, epoch=1)
+    bench.answer(error)
+    assert [node_id for node_id, *_ in bench.sent] == [2]
 
 
 def test_letters_that_a_leader_has_appended_are_not_sent_again() -> None:

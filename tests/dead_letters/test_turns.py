@@ -101,7 +101,7 @@ def test_a_new_leader() -> None:
     bench = Bench(partition(-1, 0))
     bench.settle()
     bench.topic = partition(1, 1)
-    bench.settle(bench.machine.topics_changed)
+    bench.settle(lambda: bench.machine.topics_changed(bench.now))
     # One request has the first of them.
     stages = bench.stages()
     assert stages.keys() == {OrderStage.READY, OrderStage.SENT}
@@ -114,7 +114,7 @@ def test_metadata_that_changes_during_the_turns() -> None:
     bench.settle()
     for epoch in range(1, 4):
         bench.topic = partition(-1, epoch)
-        bench.machine.topics_changed()
+        bench.machine.topics_changed(bench.now)
         bench.machine.take_steps(bench.now, 0)
         assert bench.machine.has_more
     bench.settle()
