@@ -161,22 +161,23 @@ class WriterMachine:
             self._down.succeeded(name)
 
     def answered(self, request: SendLetters, errors: Mapping[tuple[bytes, int], ErrorCode], now: float) -> None:
-        """Take the answer to a request: the error of each partition, by topic id and index. Letters
-        that have left the request are not decided by it."""
+        """Take the answer to a request: the error of each partition, by topic id and index. It does not decide letters
+        that have left the request."""
         self._ready.answered(request.node_id)
         self._sent.ended(request)
         for target, orders in request.orders.items():
             error = errors.get((target.topic_id, target.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             if error is ErrorCode.NONE:
                 self._down.succeeded(target.led_partition)
-            elif error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
+                for order, after in orders:
+                    self._written(order, after)
+                continue
+            if error in TOO_LARGE and self._smaller(orders, len(request.batches[target])):
                 continue
             refusal = _refusal(target, error)
             failed = self._failed_request(request, orders[0][0], refusal, now, is_answered=True)
             for order, after in orders:
-                if error is ErrorCode.NONE:
-                    self._written(order, after)
-                elif error in APPENDED:
+                if error in APPENDED:
                     self._confirm(order, AppendedLetters(target.led_partition, after), failed)
                 elif error.retriable:
                     self._failed(order, failed)

@@ -6,6 +6,7 @@ that the machine wants to do, and raises `Violation` if a rule is broken.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Hashable
@@ -91,7 +92,7 @@ class LetterModel(RuleBasedStateMachine):
         self.counts = Counts()
         self.leaders = {0: 1, 1: 2, 2: 1}
         self.epochs = dict.fromkeys(self.leaders, 0)
-        #: since when a partition has the leader that it has
+        #: since when a partition has the leader that it has; never, if the topic was refused when the leader came
         self.led_since = dict.fromkeys(self.leaders, 0.0)
         self.exists = self.refused = self.short = False
         self.machine = self.machines(self.topic_of, self.copies_of, self.counts, random.Random(0))
@@ -297,7 +298,7 @@ class LetterModel(RuleBasedStateMachine):
         index = picks.randrange(3)
         self.leaders[index] = picks.choice([*NODES, -1])
         self.epochs[index] += 1
-        self.led_since[index] = self.now
+        self.led_since[index] = math.inf if self.refused else self.now
         self.truncate(index)
         self.machine.topics_changed(self.now)
         self.pump()
