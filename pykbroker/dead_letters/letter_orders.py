@@ -119,8 +119,8 @@ class SendLetters:
 
     node_id: int
     batches: Mapping[LetterPartition, bytes]
-    #: Each order of a batch, and the offset after its last letter in the batch. Orders leave it when another broker leads
-    #: their partition (sent_requests.py).
+    #: Each order of a batch, and the offset after its last letter in the batch. Orders leave it when another broker
+    #: leads their partition (sent_requests.py).
     orders: dict[LetterPartition, list[tuple[LetterOrder, int]]] = field(default_factory=dict)
     #: when it was made
     began: float = 0.0
