@@ -29,7 +29,7 @@ T = TypeVar("T")
 PartitionName: TypeAlias = tuple[str, int]
 
 _PAUSE_SECONDS = 0.1
-#: Requests may wait for so long after `give_up`, and each of them a little even after that time, see patience.py.
+#: Requests may wait for so long after `give_up`, and a little even after that time, see patience.py.
 _GIVING_UP_SECONDS = 5.0
 _GROUP = 0
 _TRANSACTION = 1

@@ -60,6 +60,52 @@ def test_a_request_has_a_second_even_after_the_end(clock: Time) -> None:
     assert WaitLimit(0.5, limits).left() == 0.5
 
 
+@pytest.mark.parametrize("nodes", [3, 30])
+def test_nodes_that_do_not_answer_cost_two_seconds_together(clock: Time, nodes: int) -> None:
+    limits = ClientPatience()
+    limits.give_up(1)
+    clock.now += 1
+    began = clock.now
+    for _ in range(nodes):
+        limit = WaitLimit(30, limits)
+        left = limit.left()
+        clock.now += left
+        # Each part of a request looks at its limit.
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                limit.left()
+    assert 1.7 < clock.now - began <= 2
+
+
+def test_a_node_that_answers_takes_no_time_from_the_others(clock: Time) -> None:
+    limits = ClientPatience()
+    limits.give_up(0)
+    for _ in range(3):
+        assert WaitLimit(30, limits).left() == 1
+
+
+def test_a_wait_that_ends_by_its_own_limit_takes_no_time_from_a_client_that_goes_on(clock: Time) -> None:
+    limits = ClientPatience()
+    limit = WaitLimit(5, limits)
+    clock.now += 5
+    with pytest.raises(TimeoutError):
+        limit.left()
+    limits.give_up(0)
+    assert WaitLimit(30, limits).left() == 1
+
+
+def test_a_new_time_of_the_caller_forgets_the_waits_in_vain(clock: Time) -> None:
+    limits = ClientPatience()
+    for _ in range(2):
+        limits.wait_until(clock.now)
+        limit = WaitLimit(30, limits)
+        assert limit.left() == 1
+        clock.now += 1
+        with pytest.raises(TimeoutError):
+            limit.left()
+        assert WaitLimit(30, limits).left() == 0.5
+
+
 def test_the_time_of_a_caller_may_come_later_again(clock: Time) -> None:
     limits = ClientPatience()
     deadline = WaitLimit(30, limits)
