@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from pykbroker.entry.command_parser import UsageError
@@ -57,15 +58,33 @@ def exit_status(act: Callable[[], int | None]) -> int:
     return int(status or 0)
 
 
+def put_line(line: str) -> None:
+    """Write a line to standard output. Raises OSError with a sentence as its `strerror`; it is BrokenPipeError if the
+    reader of a pipe has closed it."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        raise without_output(error) from None
+
+
+def without_output(error: OSError) -> OSError:
+    """Drop the output that is left, and return an error whose `strerror` is a sentence. `error`: that of a write to
+    standard output."""
+    from pykbroker.entry.lost_output import LostOutput, drop_output  # a probe loads next to nothing
+
+    drop_output()
+    return LostOutput(error).of_system()
+
+
 def _flush() -> None:
-    """Flush standard output. Raises OSError with a sentence as its `strerror`."""
+    """Flush standard output. Raises OSError as `put_line` does."""
+    # A shell can start a program without a standard output, and Python then has none.
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except OSError as error:
-        from pykbroker.entry.lost_output import LostOutput, drop_output  # a probe loads next to nothing
-
-        drop_output()
-        raise LostOutput(error).of_system() from None
+        raise without_output(error) from None
 
 
 def missing_tools(command: str) -> UsageError:
@@ -77,12 +96,8 @@ def missing_tools(command: str) -> UsageError:
 
 def say(line: str) -> None:
     """Write a failure's line to standard error, after the program's name."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        from pykbroker.entry.lost_output import drop_output
-
-        drop_output()
+    with suppress(OSError):
+        _flush()
     print(f"pykbroker: {one_line(line)}", file=sys.stderr, flush=True)
 
 

@@ -77,7 +77,8 @@ def _format(config: Config, given_id: str | None, chosen: FormatOptions) -> int:
         initial_voters=chosen.voters(config),
     )
     if not formatted:
-        print("All of the log directories are already formatted.")
+        failures.put_line("All of the log directories are already formatted.")
     for directory in formatted:
-        print(f"Formatting {directory} with metadata.version {metadata_version_name(levels[METADATA_VERSION])}.")
+        level = metadata_version_name(levels[METADATA_VERSION])
+        failures.put_line(f"Formatting {directory} with metadata.version {level}.")
     return 0

@@ -15,7 +15,7 @@ from typing import Final
 
 from pykbroker.entry.command_parser import CommandParser, one_of
 from pykbroker.entry.data_dirs import CLUSTER, default_data_dir, ephemeral_dirs
-from pykbroker.entry.failures import say
+from pykbroker.entry.failures import put_line, say
 from pykbroker.socket_paths import short_path
 
 #: A node of the image uses the first of these sockets whose directory it may write to. If the root file system is
@@ -68,11 +68,11 @@ def run(given: argparse.Namespace) -> int:
     replies = [json.loads(answer) for answer in answers]
     for answer, reply in zip(answers, replies, strict=True):
         if given.output == "json":
-            print(answer.decode().strip())
+            put_line(answer.decode().strip())
         elif reply["healthy"]:
-            print(f"node {reply['node_id']} serves")
+            put_line(f"node {reply['node_id']} serves")
         else:
-            print(f"node {reply['node_id']} does not serve: {'; '.join(reply['problems'])}")
+            put_line(f"node {reply['node_id']} does not serve: {'; '.join(reply['problems'])}")
     all_well = given.alive or all(reply["healthy"] for reply in replies)
     return 0 if all_well and not silent else 1
 

@@ -43,7 +43,7 @@ def run_node(
 ) -> int:
     """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: a server that
     is not started yet. `usual_health_socket`: see Node. `ready_json`: the line on standard output is JSON. Raises
-    OSError if the address of `faults` is in use."""
+    OSError if the address of `faults` is in use, and if the line cannot be written; then the node has been stopped."""
     if faults is not None:
         faults.start()
     _raise_file_limit()
@@ -160,16 +160,17 @@ async def _serve(
     # Objects of the start-up also live as long as the process. No collection runs before this freeze: it would stop the
     # loop while coordinators load and clients are connected.
     gc.freeze()
-    print(
-        ready_line.of_node(node, None if faults is None else faults.url)
-        if ready_json
-        else ready_line.for_people(node.bootstrap_servers),
-        flush=True,
-    )
-    await stop.wait()
-    failed = node.fatal is not None
-    await _unless_it_stands(node, node.stop())
-    runtime.close()
+    try:
+        failures.put_line(
+            ready_line.of_node(node, None if faults is None else faults.url)
+            if ready_json
+            else ready_line.for_people(node.bootstrap_servers)
+        )
+        await stop.wait()
+    finally:
+        failed = node.fatal is not None
+        await _unless_it_stands(node, node.stop())
+        runtime.close()
     return 1 if failed else 0
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from pykbroker.entry.command_parser import CommandParser
+from pykbroker.entry.failures import without_output
 
 OWN_COMMANDS: Final = {
     "start": "Run a node, or a cluster of nodes; no argument is needed.",
@@ -44,4 +45,7 @@ def run_own_command(name: str, words: Sequence[str]) -> int:
     except SystemExit:
         # The help was printed.
         return 0
+    except OSError as error:
+        # The help could not be printed.
+        raise without_output(error) from None
     return found.run(given)

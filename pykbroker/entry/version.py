@@ -6,6 +6,7 @@ import argparse
 
 from pykbroker import __version__
 from pykbroker.entry.command_parser import CommandParser
+from pykbroker.entry.failures import put_line
 
 
 def parser() -> CommandParser:
@@ -13,5 +14,5 @@ def parser() -> CommandParser:
 
 
 def run(given: argparse.Namespace) -> int:
-    print(__version__)
+    put_line(__version__)
     return 0

@@ -28,7 +28,7 @@ from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.start_up import start_config
 from pykbroker.entry import ready_line
-from pykbroker.entry.failures import said_of, say
+from pykbroker.entry.failures import put_line, said_of, say
 from pykbroker.entry.local_cluster.topology import (
     HOST,
     Layout,
@@ -153,6 +153,9 @@ def run(wanted: WantedCluster) -> int:
                 return 1
             layout, ports = prepare(wanted)
             return asyncio.run(Supervisor(layout, ports, wanted).run())
+    except BrokenPipeError:
+        # The reader of standard output has closed it.
+        raise
     except (ConfigError, OSError, ValueError) as error:
         say(said_of(error) or str(error))
         return 1
@@ -173,7 +176,8 @@ class Supervisor:
         self._is_hurried = False
 
     async def run(self) -> int:
-        """Run until a signal, or until a node fails at its start; returns the exit status."""
+        """Run until a signal, or until a node fails at its start; returns the exit status. Raises OSError if standard
+        output does not take the line."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked_to_stop)
@@ -185,8 +189,13 @@ class Supervisor:
             self._stop.set()
             await self._end(kept)
             return 1
-        if not self._stop.is_set():
-            print(self._ready_line(), flush=True)
+        try:
+            if not self._stop.is_set():
+                put_line(self._ready_line())
+        except OSError:
+            self._stop.set()
+            await self._end(kept)
+            raise
         await self._stop.wait()
         return await self._end(kept)
 

@@ -15,6 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pykbroker.entry.failures import said_of
+from pykbroker.entry.lost_output import watched_output
+
 #: command -> the path of the HTTP request
 _OVER_HTTP: Final = {
     "connect-ready": "/connectors",
@@ -174,5 +177,18 @@ def _host_and_port(address: str) -> tuple[str, int]:
         sys.exit(f"cub: {address} is not HOST:PORT")
 
 
+def main(words: Sequence[str]) -> int:
+    """Run the command line. Returns 1 if standard output does not take the help, with a line unless its reader has
+    closed it."""
+    try:
+        with watched_output():
+            return run(words)
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        print(f"cub: {said_of(error)}", file=sys.stderr)
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))
