@@ -121,6 +121,11 @@ class Fsyncs(Protocol):
 
 
 class Disk(Protocol):
+    @property
+    def fsync_waits(self) -> bool:
+        """False if no fsync of this disk waits for a device, so that it needs no thread."""
+        ...
+
     def without_waiting(self) -> AbstractContextManager[None]: ...
 
     def open(self, path: str, *, create: bool = False) -> File: ...

@@ -115,6 +115,8 @@ class MemoryDisk:
     their time of change, which is always 0 without a clock.
     """
 
+    fsync_waits = True
+
     def __init__(
         self, *, record: bool = True, capacity_bytes: int = 1 << 40, clock: Callable[[], int] = lambda: 0
     ) -> None:

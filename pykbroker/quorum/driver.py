@@ -10,7 +10,7 @@ Responsible for the order of actions. The loop has these duties (`_work`):
 4. Send the requests and then the replies (`_send`, `_reply`). No message waits for an fsync of the log, because the
    node counts only what `flushed` has reported.
 5. Begin an fsync if the Ready asks for one (`MetadataFlush`). It runs on a thread, one at a time, and appends during it
-   share the next. Its end is an input.
+   share the next. Its end is an input. A disk that waits for no device needs no thread.
 6. Note the high watermark, and then a change of the leader, for the listeners.
 7. Begin again at 1 until the Ready is empty. Then run the next input: a request, an answer, a timer, the end of a
    flush. Inputs never run inside each other.
@@ -438,7 +438,11 @@ class QuorumDriver:
                 self._fail(execute_error)
             self._work()
 
-        self._calls.run(persist, persisted)
+        if last is None:
+            self._calls.run_fsync(persist, persisted)
+        else:
+            # A snapshot may be large.
+            self._calls.run(persist, persisted)
 
     def _execute(self, ready: Ready, values: list[bytes] | None, done: int = 0) -> None:
         """Do the steps of a Ready, without the first `done` steps of its log."""

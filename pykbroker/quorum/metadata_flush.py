@@ -104,4 +104,4 @@ class MetadataFlush:
             elif wanted:
                 self._after_linger(self._loop.time() - began_s)
 
-        self._calls.run(self._flush, ended)
+        self._calls.run_fsync(self._flush, ended)

@@ -33,7 +33,7 @@ class Log:
             lambda: self.linger_ms,
         )
 
-    def run(self, call: Callable[[], int], then: Callable[[asyncio.Future[int]], None]) -> None:
+    def run_fsync(self, call: Callable[[], int], then: Callable[[asyncio.Future[int]], None]) -> None:
         assert self._running is None
         self.fsyncs.append(call())
         self._running = (self.loop.create_future(), then)

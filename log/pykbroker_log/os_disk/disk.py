@@ -33,6 +33,8 @@ class OsDisk:
     """The operating system's disk. `max_open_files` is the limit of `Descriptors`. With `on_map`, files are mapped for
     scans (mapped.py explains where that is allowed), and `on_map` is called with the path before each map."""
 
+    fsync_waits = True
+
     def __init__(self, *, max_open_files: int | None = None, on_map: OnMap | None = None) -> None:
         self.descriptors = Descriptors(max_open_files)
         self.page_cache = PageCache()

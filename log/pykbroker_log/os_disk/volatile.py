@@ -31,6 +31,8 @@ class _VolatileFile(OsFile):
 class VolatileDisk(OsDisk):
     """An `OsDisk` that promises nothing for a loss of power: it never asks a device to write, and waits for none."""
 
+    fsync_waits = False
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         return _VolatileFile(self.descriptors, self.page_cache, path, create=create, on_map=self._on_map)
 
