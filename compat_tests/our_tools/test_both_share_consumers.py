@@ -171,21 +171,29 @@ def test_both_print_the_same_events(both: BothTools, queue: str, groups: dict[st
     assert set(range(COUNT)) == shapes["offsets_acknowledged"][-1]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [
+        ("accept,reject", {"ACCEPT": COUNT // 2, "REJECT": COUNT // 2}),
+        ("renew,accept", {"ACCEPT": COUNT, "RENEW": COUNT // 2}),
+    ],
+)
 def test_a_pattern_of_acknowledgements_is_that_of_4_4(
-    both: BothTools, queue: str, groups: dict[str, tuple[str, str]]
+    pattern: str, counts: dict[str, int], both: BothTools, queue: str, groups: dict[str, tuple[str, str]]
 ) -> None:
     kafka_libs(NEWEST)
-    words = ["--topic", queue, "--group-id", "‹g›", "--max-messages", str(COUNT), "--acknowledgement-mode", "sync"]
+    most = str(sum(counts.values()))
+    words = ["--topic", queue, "--group-id", "‹g›", "--max-messages", most, "--acknowledgement-mode", "sync"]
     with ToolServer(NEWEST) as server:
         newest = BothTools(both.bootstrap, server)
-        how = ["--ack-pattern", "accept,reject"]
+        how = ["--ack-pattern", pattern]
         theirs, mine = newest.each("verifiable-share-consumer", *words, *how, names=groups)
     assert mine.status == theirs.status == 0
-    counts, expected = (
+    ours, expected = (
         sum((Counter(json.loads(line).get("ackTypeCounts", {})) for line in ended.out.splitlines()), Counter[str]())
         for ended in (mine, theirs)
     )
-    assert counts == expected == {"ACCEPT": COUNT // 2, "REJECT": COUNT // 2}
+    assert ours == expected == counts
     assert shapes_of(mine.out) == shapes_of(theirs.out)
 
 

@@ -5,8 +5,9 @@ between its fetches, acknowledges the records that its caller has printed, and l
 for the leaders of partitions, for records and for the end. Not responsible for the fields of fetches and
 acknowledgements (share_member_session.py), nor for output.
 
-Invariant: a record is acknowledged only after the caller has asked for the next batch, or has closed the reader with
-`printed_all`. All other records that were acquired are released when the session closes.
+Invariants: A record is acknowledged only after the caller has asked for the next batch, or has closed the reader with
+`printed_all`. All other records that were acquired are released when the session closes. A record whose lock was
+renewed is in the next batch again, without a fetch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from pykbroker.tools.cluster import topics
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
 from pykbroker.tools.cluster.delivered_records import Allowance, DeliveredRecord, delivered_records
 from pykbroker.tools.cluster.failure import AskFailed, check, failed, timed_out
-from pykbroker.tools.cluster.share_member_session import MOST_BYTES, MemberSession, SharedPlace, acknowledgements
+from pykbroker.tools.cluster.share_member_session import (
+    MOST_BYTES,
+    RENEW,
+    WITH_RENEWALS,
+    MemberSession,
+    SharedPlace,
+    acknowledgements,
+)
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.share_acknowledge import ShareAcknowledgeResponse
@@ -101,6 +109,7 @@ class _Delivered:
 
     node: int
     parts: Mapping[SharedPlace, _DeliveredPart]
+    records: Sequence[DeliveredRecord]
 
 
 class ShareGroupReader:
@@ -121,6 +130,8 @@ class ShareGroupReader:
         self._leaders: dict[SharedPlace, int] = {}
         self._sessions: dict[int, MemberSession] = {}
         self._delivered: _Delivered | None = None
+        #: the part of the last batch whose locks were renewed
+        self._renewed: _Delivered | None = None
         #: the last failure of the current pass over the brokers
         self._trouble: AskFailed | None = None
 
@@ -165,11 +176,13 @@ class ShareGroupReader:
             nodes = self._nodes()
             for node in nodes:
                 # Brokers are asked in turn, so each may keep its request only for a part of the time.
-                if batch := self._fetched(node, _WAIT_MS // len(nodes)):
+                batch = self._fetched(node, _WAIT_MS // len(nodes))
+                while batch:
                     yield batch
                     self._note_life()
                     self.acknowledge()
                     heard_at = well_at = time.monotonic()
+                    batch = self._again()
                 if self._has_ended():
                     return
             if self._wanted.shows_pauses:
@@ -362,7 +375,7 @@ class ShareGroupReader:
         if self._left is not None:
             self._left -= len(found)
         if parts:
-            self._delivered = _Delivered(node, parts)
+            self._delivered = _Delivered(node, parts, found)
         if not found:
             # Only gaps were acquired, so there is nothing that the caller could print before.
             self.acknowledge()
@@ -375,11 +388,33 @@ class ShareGroupReader:
     # -- acknowledgements ---------------------------------------------------------------------------------------------
 
     def acknowledge_as(self, record: DeliveredRecord, kind: int) -> None:
-        """Give a record of the last batch another type of acknowledgement. The batch must not be acknowledged yet."""
+        """Give a record of the last batch another type of acknowledgement. The batch must not be acknowledged yet. A
+        record with the type RENEW comes again with the next batch."""
         assert self._delivered is not None, "the batch of the record was acknowledged"
         for (topic, number), part in self._delivered.parts.items():
             if (self._names.get(topic, ""), number) == (record.topic, record.partition):
                 part.kinds[record.offset] = kind
+
+    def _again(self) -> list[DeliveredRecord]:
+        """Return the records whose locks were renewed as the next batch. There are none after `stop`."""
+        renewed, self._renewed = self._renewed, None
+        if renewed is None or self._is_stopped:
+            return []
+        self._delivered = renewed
+        return list(renewed.records)
+
+    def _note_renewals(self, delivered: _Delivered, errors: Mapping[SharedPlace, AskFailed]) -> None:
+        """Keep the records of a batch whose locks were renewed."""
+        parts: dict[SharedPlace, _DeliveredPart] = {}
+        for place, part in delivered.parts.items():
+            offsets = [offset for offset, kind in part.kinds.items() if kind == RENEW]
+            if offsets and place not in errors:
+                ranges = [AcquiredRecords(first_offset=offset, last_offset=offset) for offset in offsets]
+                parts[place] = _DeliveredPart(ranges, dict.fromkeys(offsets, self._wanted.acknowledgement), None)
+        kept = {(self._names.get(topic, ""), number): parts[topic, number].kinds for topic, number in parts}
+        records = [one for one in delivered.records if one.offset in kept.get((one.topic, one.partition), ())]
+        if records:
+            self._renewed = _Delivered(delivered.node, parts, records)
 
     def acknowledge(self) -> None:
         """Acknowledge the last batch now. A refused acknowledgement is no failure of the read, because its records come
@@ -396,7 +431,8 @@ class ShareGroupReader:
                     for place, part in delivered.parts.items()
                 }
             )
-            answer = self._cluster.ask(request, ShareAcknowledgeResponse, node=delivered.node)
+            least = WITH_RENEWALS if request.is_renew_ack else 0
+            answer = self._cluster.ask(request, ShareAcknowledgeResponse, node=delivered.node, least=least)
             check(answer.error_code, answer.error_message)
         except AskFailed as error:
             session.lost()
@@ -407,6 +443,7 @@ class ShareGroupReader:
                 for one in topic.partitions:
                     if one.error_code:
                         errors[topic.topic_id, one.partition_index] = failed(one.error_code, one.error_message)
+        self._note_renewals(delivered, errors)
         for place, part in delivered.parts.items():
             name = (self._names.get(place[0], ""), place[1])
             self._on_acknowledged(name, list(part.kinds), errors.get(place))

@@ -35,6 +35,9 @@ GAP: Final = 0
 ACCEPT: Final = 1
 RELEASE: Final = 2
 REJECT: Final = 3
+#: The member keeps the record, and its lock begins again (KIP-1222). ShareAcknowledge has it from `WITH_RENEWALS` on.
+RENEW: Final = 4
+WITH_RENEWALS: Final = 2
 
 _BATCHES: Final = 0
 _EXACTLY: Final = 1
@@ -101,6 +104,7 @@ class MemberSession:
             group_id=self._group,
             member_id=self._member,
             share_session_epoch=_CLOSE if closes else self._epoch,
+            is_renew_ack=any(kind == RENEW for ranges in acknowledged.values() for _, _, kind in ranges),
             topics=[
                 AcknowledgeTopic(
                     topic_id=topic,

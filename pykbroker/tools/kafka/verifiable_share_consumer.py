@@ -1,8 +1,7 @@
 """kafka-verifiable-share-consumer: reads a topic as a member of a share group and prints its events as lines of JSON.
 
 Its options and events are those of Apache Kafka 4.3.1, so the event shutdown_requested of 4.4 is not there. The option
---ack-pattern is that of 4.4, without the type renew. In every mode a batch is acknowledged before the next one is
-requested.
+--ack-pattern is that of 4.4. In every mode a batch is acknowledged before the next one is requested.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.tools.cluster.failure import AskFailed, NotServed
+from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
 from pykbroker.tools.kafka.stop_signals import StopSignals
 from pykbroker.tools.kafka.tool_events import print_event, print_record
@@ -29,8 +28,8 @@ _NAME: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
 _MODES: Final = ("auto", "sync", "async")
 _STRATEGIES: Final = ("earliest", "latest")
 #: the types of --ack-pattern, as ShareAcknowledge has them
-_KINDS: Final = {"ACCEPT": 1, "RELEASE": 2, "REJECT": 3}
 _RENEW: Final = "RENEW"
+_KINDS: Final = {"ACCEPT": 1, "RELEASE": 2, "REJECT": 3, _RENEW: 4}
 _RESET: Final = "share.auto.offset.reset"
 
 
@@ -43,10 +42,13 @@ def run(words: Sequence[str]) -> int:
     pattern = [kind.strip().upper() for kind in given.ack_pattern.split(",")] if given.ack_pattern else []
     if pattern and given.acknowledgement_mode.lower() == "auto":
         parser.error("--ack-pattern requires --acknowledgement-mode to be 'sync' or 'async', not 'auto'")
+    if pattern and set(pattern) == {_RENEW}:
+        parser.error(
+            "--ack-pattern must contain at least one non-RENEW type; a pattern of only 'renew' would re-deliver every "
+            "record indefinitely without ever resolving it"
+        )
     try:
         for kind in pattern:
-            if kind == _RENEW:
-                raise NotServed("--ack-pattern with renew is not supported here: the member renews no locks")
             if kind not in _KINDS:
                 raise ValueError(f"No enum constant org.apache.kafka.clients.consumer.AcknowledgeType.{kind}")
         if given.acknowledgement_mode.lower() not in _MODES:
@@ -111,7 +113,7 @@ def _consume(reader: ShareGroupReader, events: _Events, most: int) -> None:
             continue
         events.consumed(batch)
         for record in batch if events.pattern else ():
-            reader.acknowledge_as(record, _KINDS[events.kind_of(record.offset)])
+            reader.acknowledge_as(record, _KINDS[events.kind_of(record)])
         reader.acknowledge()
         if 0 <= most <= events.count:
             return
@@ -123,12 +125,22 @@ class _Events:
     def __init__(self, pattern: Sequence[str] = (), *, verbose: bool) -> None:
         self._verbose = verbose
         self.pattern = pattern
+        #: the types of the acknowledgements that have no answer yet
+        self._given: dict[PartitionName, dict[int, str]] = {}
+        #: the places in the pattern at which offsets go on whose locks were renewed
+        self._next: dict[PartitionName, dict[int, int]] = {}
         #: records whose acknowledgement succeeded
         self.count = 0
 
-    def kind_of(self, offset: int) -> str:
-        """Return the type that the pattern has for an offset."""
-        return self.pattern[offset % len(self.pattern)]
+    def kind_of(self, record: DeliveredRecord) -> str:
+        """Return the type that the pattern has for a record. It follows from the offset. A record that is renewed comes
+        again, and gets the next type then."""
+        place, offset, count = (record.topic, record.partition), record.offset, len(self.pattern)
+        at = self._next.get(place, {}).pop(offset, offset % count)
+        kind = self._given.setdefault(place, {})[offset] = self.pattern[at]
+        if kind == _RENEW:
+            self._next.setdefault(place, {})[offset] = (at + 1) % count
+        return kind
 
     def consumed(self, batch: Sequence[DeliveredRecord]) -> None:
         """Print one batch. Each partition is there once."""
@@ -147,8 +159,9 @@ class _Events:
         if error is None:
             self.count += len(offsets)
         more: dict[str, object] = {} if error is None else {"error": str(error)}
+        given = self._given.pop(place, {})
         if error is None and self.pattern:
-            more["ackTypeCounts"] = dict(Counter(map(self.kind_of, offsets)))
+            more["ackTypeCounts"] = dict(Counter(given[offset] for offset in offsets))
         print_event(
             "offsets_acknowledged",
             count=len(offsets),
@@ -176,7 +189,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-messages", type=int, default=-1, metavar="COUNT", help="-1: until a signal comes")
     add("--verbose", action="store_true", help="print each record")
     add("--acknowledgement-mode", default="auto", metavar="MODE", help="auto, sync or async")
-    add("--ack-pattern", default="", metavar="PATTERN", help="accept, release or reject, separated by commas, in turn")
+    add(
+        "--ack-pattern",
+        default="",
+        metavar="PATTERN",
+        help="accept, release, reject or renew, separated by commas, in turn",
+    )
     add("--offset-reset-strategy", default="", metavar="STRATEGY", help="where the group begins: earliest or latest")
     add("--command-config", metavar="FILE", help="a properties file for the consumer")
     return parser

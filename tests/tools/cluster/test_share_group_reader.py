@@ -11,7 +11,7 @@ from pykbroker.tools.cluster import asked_cluster, share_group_reader
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings, PartitionName
 from pykbroker.tools.cluster.failure import AskFailed, NoAnswer, failed, no_connection, timed_out
 from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedShare
-from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT
+from pykbroker.tools.cluster.share_member_session import ACCEPT, REJECT, RENEW
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import metadata, share_acknowledge, share_fetch, share_group_heartbeat
@@ -182,6 +182,44 @@ def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for() -> None:
     assert cluster.acknowledged()[1:] == [(2, 1, [(7, 8, [REJECT])]), (1, -1, []), (2, -1, [])]
     node, left = cluster.asked[-1]
     assert (node, left.member_epoch, left.subscribed_topic_names) == (COORDINATOR, -1, None)
+
+
+def test_a_record_that_is_renewed_comes_again_without_a_fetch() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 3)], [partition(0, 4, 4)]]}
+    share = reader(cluster)
+    batches = share.batches()
+    for record in next(batches)[1:3]:
+        share.acknowledge_as(record, RENEW)
+    again = next(batches)
+    assert [record.offset for record in again] == [1, 2]
+    share.acknowledge_as(again[0], RENEW)
+    share.acknowledge_as(again[1], REJECT)
+    assert [record.offset for record in next(batches)] == [1]
+    assert cluster.fetch_epochs(1) == [0]
+    assert [record.offset for record in next(batches)] == [4]
+    share.close()
+    ranges = [(0, 0, [ACCEPT]), (1, 2, [RENEW]), (3, 3, [ACCEPT])], [(1, 1, [RENEW]), (2, 2, [REJECT])]
+    assert [found for _, _, found in cluster.acknowledged()] == [*ranges, [(1, 1, [ACCEPT])], [(4, 4, [ACCEPT])], []]
+    sent = [each for _, each in cluster.asked if isinstance(each, share_acknowledge.ShareAcknowledgeRequest)]
+    assert [each.is_renew_ack for each in sent] == [True, True, False, False, False]
+
+
+def test_a_renewal_that_is_refused_or_stopped_brings_no_record() -> None:
+    cluster = Scripted({0: 1})
+    cluster.fetched = {1: [[partition(0, 0, 0)], [partition(0, 1, 1)], [partition(0, 2, 2)]]}
+    refused: list[Any] = []
+    share = reader(cluster, refused=refused)
+    batches = share.batches()
+    share.acknowledge_as(next(batches)[0], RENEW)
+    cluster.acknowledgement_error = ErrorCode.INVALID_RECORD_STATE
+    (record,) = next(batches)
+    assert record.offset == 1
+    assert refused == [(("t", 0), ErrorCode.INVALID_RECORD_STATE)]
+    cluster.acknowledgement_error = 0
+    share.acknowledge_as(record, RENEW)
+    share.stop()
+    assert list(batches) == []
 
 
 def test_a_batch_that_was_not_printed_is_not_acknowledged() -> None:

@@ -325,6 +325,47 @@ def test_records_are_acknowledged_by_a_pattern(broker: Broker, queue: str, capsy
     assert lag(broker, queue) == 0
 
 
+@pytest.mark.slow
+def test_a_record_that_is_renewed_comes_again_and_gets_the_next_type(
+    broker: Broker, queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    # Records with even offsets are renewed first, and each renewal counts.
+    most = COUNT + COUNT // 2
+    words = [*at(broker), "--topic", queue, "--group-id", queue, "--max-messages", str(most), "--verbose"]
+    how = ["--acknowledgement-mode", "sync", "--ack-pattern", "renew,accept"]
+    assert main(["verifiable-share-consumer", *words, *how]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counts: Counter[str] = Counter()
+    for event in events:
+        counts.update(event.get("ackTypeCounts", {}))
+    assert counts == {"RENEW": COUNT // 2, "ACCEPT": COUNT}
+    seen = Counter(event["offset"] for event in events if event["name"] == "record_data")
+    assert seen == {offset: 1 + (offset % 2 == 0) for offset in range(COUNT)}
+    assert lag(broker, queue) == 0
+
+
+@pytest.mark.slow
+def test_a_renewal_that_the_group_refuses_is_an_event(
+    broker: Broker, queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuses = ["--add-config", "share.renew.acknowledge.enable=false", "--alter"]
+    assert main(["configs", *at(broker), "--entity-type", "groups", "--entity-name", queue, *refuses]) == 0
+    capsys.readouterr()
+    events = verifiable_share_consumer._Events(["RENEW", "ACCEPT"], verbose=False)
+    wanted = WantedShare(queue, [queue], ACCEPT)
+    with tool_share_member.share_member(
+        {"group.id": queue}, broker.bootstrap_servers, wanted, events.acknowledged
+    ) as it:
+        batch = next(found for found in it.batches() if found)
+        for record in batch:
+            it.acknowledge_as(record, verifiable_share_consumer._KINDS[events.kind_of(record)])
+        it.acknowledge()
+    event = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert not event["success"]
+    assert events.count == 0
+
+
 @pytest.mark.parametrize("output", ["narrow", "none"])
 def test_an_event_that_cannot_be_printed_ends_the_tool(
     output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -377,7 +418,10 @@ def test_what_the_verifiable_consumer_refuses(broker: Broker, capsys: pytest.Cap
     assert ended("verifiable-share-consumer", words[2:]) == 1
     for how, said in (
         (["--ack-pattern", "accept"], "--ack-pattern requires --acknowledgement-mode to be 'sync' or 'async'"),
-        (["--ack-pattern", "renew,accept", "--acknowledgement-mode", "sync"], "the member renews no locks"),
+        (
+            ["--ack-pattern", "renew, Renew", "--acknowledgement-mode", "sync"],
+            "a pattern of only 'renew' would re-deliver",
+        ),
         (["--ack-pattern", "keep", "--acknowledgement-mode", "sync"], "AcknowledgeType.KEEP"),
     ):
         assert ended("verifiable-share-consumer", [*words, *how]) == 1
