@@ -110,7 +110,7 @@ class ActiveController:
         of new clusters, as Apache Kafka does for a directory without such records. `own_incarnation` is the incarnation
         id of the broker half in this process, if there is one. `restored`: the limits of a cluster that was put back to
         an earlier state."""
-        self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
+        self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies, restored)
         self.is_active = False
         self.epoch = -1
         self._runtime = runtime
@@ -123,9 +123,6 @@ class ActiveController:
         )
         self._own_incarnation = own_incarnation
         self._restored = restored
-        if restored is not None:
-            # Clients may have seen a topic of that name that was deleted, or that is not in the state.
-            self.state.first_leader_epoch = restored.leader_epoch + 1
         self._node_id = node_id
         self._offsets = OffsetControl(self.state.checkpoint())
         self._pending: deque[_Pending] = deque()
@@ -278,8 +275,7 @@ class ActiveController:
             epoch,
             self.next_offset,
         )
-        ended_before = 0 if self._restored is None else self._restored.end_offset
-        self.state.restart_sessions(self._now_ms(), self._own_incarnation, ended_before=ended_before)
+        self.state.restart_sessions(self._now_ms(), self._own_incarnation)
         self._last_append_ms = self._now_ms()
         records = self._activation_records()
         if records:

@@ -100,7 +100,9 @@ def register_broker(
         record.broker_epoch = existing.epoch
     else:
         clean = existing is not None and request.previous_broker_epoch == existing.epoch
-        records.extend(_previous_incarnation_gone(state, request.broker_id, clean=clean))
+        # In a state that was put back each replica has what it had, so it stays in sync.
+        if existing is None or not (state.is_restored(existing) and existing.fenced):
+            records.extend(_previous_incarnation_gone(state, request.broker_id, clean=clean))
         record.fenced = True
         record.broker_epoch = next_offset
     records.append(record)

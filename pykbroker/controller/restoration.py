@@ -26,7 +26,7 @@ def restoration_records(state: ControllerState, restored: Restored) -> list[TopL
     records: list[TopLevel] = [
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
         for broker in image.brokers.values()
-        if broker.epoch < restored.end_offset and not broker.fenced
+        if state.is_restored(broker) and not broker.fenced
     ]
     for topic in image.topics.by_id.values():
         for index, partition in topic.partitions.items():

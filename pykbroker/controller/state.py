@@ -29,6 +29,7 @@ from pykbroker.metadata.image import (
     TopicImage,
 )
 from pykbroker.metadata.replay import Change, MetadataReplay
+from pykbroker.metadata.restored import Restored
 from pykbroker.plugins.topic_policies import Policies
 from pykbroker.security.acl import Acl
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -96,8 +97,15 @@ class HeldElections:
 
 class ControllerState:
     def __init__(
-        self, node_id: int, cluster_id: str, config: Config, random: Random, policies: Policies | None = None
+        self,
+        node_id: int,
+        cluster_id: str,
+        config: Config,
+        random: Random,
+        policies: Policies | None = None,
+        restored: Restored | None = None,
     ) -> None:
+        """`restored`: the limits of a cluster that was put back to an earlier state."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.config = config
@@ -110,8 +118,7 @@ class ControllerState:
         self.held = HeldElections()
         #: the offset of each broker's newest registration record: a broker is caught up once it has read that record
         self.registration_offsets: dict[int, int] = {}
-        #: the leader epoch of a new partition
-        self.first_leader_epoch = 0
+        self._restored = restored
         #: topics that would share metric names
         self.collisions = NameCollisions()
         # Made when the first ACL is created.
@@ -125,6 +132,17 @@ class ControllerState:
     def transaction_offset(self) -> int:
         """The offset of an open metadata transaction's beginning, otherwise -1."""
         return self._replay.begun_at
+
+    @property
+    def first_leader_epoch(self) -> int:
+        """The leader epoch of a new partition. Clients of a cluster that was put back may have seen another topic of
+        its name."""
+        return 0 if self._restored is None else self._restored.leader_epoch + 1
+
+    def is_restored(self, broker: BrokerImage) -> bool:
+        """Return True if the broker registered before the state that was put back, so that its process has ended. Its
+        directories are as they were in that state."""
+        return self._restored is not None and broker.epoch < self._restored.end_offset
 
     # Replaying.
 
@@ -175,20 +193,20 @@ class ControllerState:
             broker_id: self.registration_offsets.get(broker_id, image.offset) for broker_id in image.brokers
         }
 
-    def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None, *, ended_before: int = 0) -> None:
+    def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
         """Give a whole session to every broker that serves, before this new controller may fence it. A fenced broker
         gets a session with its next heartbeat. Unclean elections that may need a fenced broker are held
         (`HeldElections`).
 
         An earlier incarnation of the broker in this very process (`own_incarnation`) gets none, because it cannot be
         alive. So a combined node that was killed need not wait for its own former session (Apache Kafka waits 9 s
-        here). The same holds for brokers whose epoch is less than `ended_before`.
+        here). The same holds for the brokers of a state that was put back.
         """
         self.stop_sessions()
         for broker in self.image.brokers.values():
             if own_incarnation is not None and broker.id == self.node_id and broker.incarnation_id != own_incarnation:
                 continue
-            if broker.epoch < ended_before:
+            if self.is_restored(broker):
                 continue
             self.heartbeats.register(broker.id, broker.fenced)
             if not broker.fenced:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.controller.brokers import allocate_producer_ids, register_broker
+from pykbroker.controller.heartbeats import BrokerSession
 from pykbroker.controller.restoration import restoration_records
 from pykbroker.controller.result import Result
 from pykbroker.controller.topics import create_topics
@@ -15,24 +16,32 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from tests.controller.test_brokers import register, registration
 from tests.controller.world import Pure
 
+LIMITS = Restored(end_offset=100, leader_epoch=40, group_epoch=0, producer_id=5_001)
 
-def restored(pure: Pure, **changes: int) -> Restored:
-    limits = {"end_offset": pure.offset, "leader_epoch": 40, "group_epoch": 0, "producer_id": 5_001}
-    return Restored(**(limits | changes))
+
+def create(pure: Pure, name: str) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=3)])
+    pure.apply(create_topics(pure.state, request, set()))
 
 
 def cluster() -> Pure:
-    """Return the state of a cluster of three brokers with a topic."""
-    pure = Pure()
-    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=3)])
-    pure.apply(create_topics(pure.state, request, set()))
+    """Return the state of a cluster of three brokers with a topic that was put back. Its log ended at offset 100."""
+    before = Pure()
+    create(before, "t")
+    pure = Pure(0, restored=LIMITS)
+    pure.state.reset(before.state.checkpoint())
+    pure.offset = LIMITS.end_offset
     return pure
+
+
+def restore(pure: Pure) -> None:
+    pure.apply(Result(None, restoration_records(pure.state, LIMITS)))
 
 
 def test_every_partition_waits_for_a_leader_with_a_higher_epoch() -> None:
     pure = cluster()
     before = pure.state.image.topics.by_name["t"].partitions
-    pure.apply(Result(None, restoration_records(pure.state, restored(pure))))
+    restore(pure)
     for index, partition in pure.state.image.topics.by_name["t"].partitions.items():
         assert partition == before[index]._replace(
             leader=NO_LEADER, leader_epoch=41, partition_epoch=before[index].partition_epoch + 1
@@ -42,33 +51,39 @@ def test_every_partition_waits_for_a_leader_with_a_higher_epoch() -> None:
 
 def test_the_next_block_of_producer_ids_is_a_new_one() -> None:
     pure = cluster()
-    pure.apply(Result(None, restoration_records(pure.state, restored(pure))))
+    restore(pure)
     epoch = register(pure, 4)
-    assert pure.apply(allocate_producer_ids(pure.state, 4, epoch)).first == 5_001
+    assert pure.apply(allocate_producer_ids(pure.state, 4, epoch)).first == LIMITS.producer_id
 
 
 def test_the_next_controller_writes_the_records_no_second_time() -> None:
     pure = cluster()
-    limits = restored(pure)
-    pure.apply(Result(None, restoration_records(pure.state, limits)))
-    assert restoration_records(pure.state, limits) == []
+    restore(pure)
+    assert restoration_records(pure.state, LIMITS) == []
 
 
-def test_a_partition_that_has_a_higher_epoch_already_stays() -> None:
+def test_a_new_topic_begins_with_a_higher_epoch_too() -> None:
+    pure = Pure(restored=LIMITS)
+    create(pure, "new")
+    partitions = pure.state.image.topics.by_name["new"].partitions.values()
+    assert {partition.leader_epoch for partition in partitions} == {41}
+
+
+def test_a_broker_of_the_state_registers_anew_at_once_and_its_replicas_stay_in_sync() -> None:
     pure = cluster()
-    before = pure.state.image.topics
-    pure.apply(Result(None, restoration_records(pure.state, restored(pure, leader_epoch=-1))))
-    assert pure.state.image.topics == before
+    pure.state.restart_sessions(pure.now_ms)
+    restore(pure)
+    in_sync = [partition.isr for partition in pure.state.image.topics.by_name["t"].partitions.values()]
+    for broker_id in range(3):
+        register(pure, broker_id, incarnation_id=bytes((7, broker_id)) * 8)
+    assert [partition.isr for partition in pure.state.image.topics.by_name["t"].partitions.values()] == in_sync
 
 
-@pytest.mark.parametrize("has_ended", [True, False])
-def test_a_new_incarnation_need_not_wait_for_the_session_of_a_process_that_has_ended(has_ended: bool) -> None:
+def test_a_second_process_with_the_id_of_a_new_one_is_refused() -> None:
     pure = cluster()
-    pure.state.restart_sessions(pure.now_ms, ended_before=pure.offset if has_ended else 0)
-    request = registration(1, incarnation_id=b"n" * 16)
-    if has_ended:
-        register_broker(pure.state, request, pure.now_ms, pure.offset)
-        return
+    restore(pure)
+    epoch = register(pure, 1, incarnation_id=b"a" * 16)
+    pure.state.sessions.touch(BrokerSession(1, epoch), pure.now_ms)
     with pytest.raises(KafkaError) as refused:
-        register_broker(pure.state, request, pure.now_ms, pure.offset)
+        register_broker(pure.state, registration(1, incarnation_id=b"b" * 16), pure.now_ms, pure.offset)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION

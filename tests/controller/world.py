@@ -17,6 +17,7 @@ from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION
 from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.restored import Restored
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord, RegisterBrokerRecord
@@ -178,8 +179,14 @@ def directory_of(broker_id: int) -> bytes:
 class Pure:
     """A state to which results are applied at once."""
 
-    def __init__(self, brokers: int = 3, config: Config | None = None, racks: Iterator[str] | None = None) -> None:
-        self.state = ControllerState(1, CLUSTER_ID, config or node_config(), random.Random(3))
+    def __init__(
+        self,
+        brokers: int = 3,
+        config: Config | None = None,
+        racks: Iterator[str] | None = None,
+        restored: Restored | None = None,
+    ) -> None:
+        self.state = ControllerState(1, CLUSTER_ID, config or node_config(), random.Random(3), restored=restored)
         self.offset = 0
         self.now_ms = 1_000_000
         self.replay([FeatureLevelRecord(name="metadata.version", feature_level=30)])

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, Literal
 
@@ -102,5 +103,6 @@ def _int16(data: Buffer) -> int:
     return int.from_bytes(data[:2], "big", signed=True)
 
 
+@cache
 def _package(home: str) -> Any:
     return import_module(f"pykbroker_wire.stored.{home}")
