@@ -103,6 +103,7 @@ async def _serve(
     from pykbroker.node.node import Node
     from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
+    from pykbroker.runtime.client_clock import LoopClock
 
     # Tests set this variable (see POISON_RECEIVED in pykbroker/net/connection.py).
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
@@ -111,9 +112,10 @@ async def _serve(
 
         owner_check.install(owner_check.parts_of_loops())
     stop = asyncio.Event()
-    runtime = OsRuntime(loop, two_loops=True)
-    # The testing kit takes part in requests only if --faults asks for it.
+    # The testing kit takes part in requests and in the time of clients only if --faults asks for it.
     make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
+    make_client_clock = LoopClock if faults is None else faults.make_client_clock
+    runtime = OsRuntime(loop, two_loops=True, make_client_clock=make_client_clock)
     node = Node(
         config,
         runtime,

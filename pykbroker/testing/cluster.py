@@ -38,7 +38,7 @@ from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Cluster(WithBlock, Watched, HasClock, SharesInProcess, Led):
+class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
     """Nodes 1 to `nodes`, each broker and controller.
 
     `nodes`: their number. `config`: Kafka's configuration keys of every node, which override `cluster_profile`.

@@ -38,7 +38,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.volatile import VolatileDisk
 
 
-class Broker(WithBlock, Watched, HasClock, SharesInProcess, Arranged):
+class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not

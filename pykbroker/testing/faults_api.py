@@ -6,6 +6,8 @@
     GET    /faults/ID                           one rule
     DELETE /faults/ID                           remove it
     GET    /faults/ID/wait?count=1&timeout_ms=  wait until that many requests have matched; 408 when they have not
+    GET    /clock                               the milliseconds by which the clock that clients feel is ahead
+    POST   /clock                               move it: {"advance": "45s"}, and "wall_clock": true if timestamps follow
 
 An error is `{"error": "one line"}`. Responsible for the check of callers: the Host header of a request, and its Origin
 header if it has one, must have a name of loopback or a name that was given. So no web page can send requests through a
@@ -14,6 +16,7 @@ browser by DNS rebinding. Not responsible for connections and their bounds (faul
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable
@@ -22,6 +25,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pykbroker.net.http_server import HttpRequest, HttpResponse
+from pykbroker.testing.clock import Clock, ClockError
 from pykbroker.testing.faults.fault_rule import FaultError, FaultRule
 from pykbroker.testing.faults.rule_set import Fault, Faults
 
@@ -29,6 +33,7 @@ MOST_BODY_BYTES = 64 * 1024
 LONGEST_WAIT_MS = 600_000
 _DEFAULT_WAIT_MS = 60_000
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_PLACES = "there are /faults, /faults/ID, /faults/ID/wait and /clock"
 _METHODS = ("GET", "POST", "DELETE")
 _RULE = re.compile(r"/faults/([0-9]{1,12})(/wait)?")
 
@@ -57,10 +62,12 @@ def json_refusal(status: int, reason: str) -> HttpResponse:
 
 
 class FaultsApi:
-    """Answers requests about a set of rules. `names`: the names under which other machines reach the server."""
+    """Answers requests about a set of rules and a clock. `names`: the names under which other machines reach the
+    server."""
 
-    def __init__(self, faults: Faults, names: Iterable[str] = ()) -> None:
+    def __init__(self, faults: Faults, clock: Clock, names: Iterable[str] = ()) -> None:
         self.faults = faults
+        self._clock = clock
         self._names = frozenset(name.lower() for name in (*LOOPBACK_NAMES, *names))
 
     @property
@@ -75,7 +82,7 @@ class FaultsApi:
             status, body = await self._answered(request)
         except _Refused as refused:
             status, body = refused.status, {"error": str(refused)}
-        except FaultError as error:
+        except (FaultError, ClockError) as error:
             status, body = HTTPStatus.BAD_REQUEST, {"error": str(error)}
         return json_response(status, body)
 
@@ -95,8 +102,10 @@ class FaultsApi:
         try:
             url = urlsplit(request.target)
         except ValueError:
-            raise _Refused(HTTPStatus.NOT_FOUND, "there are /faults, /faults/ID and /faults/ID/wait") from None
+            raise _Refused(HTTPStatus.NOT_FOUND, _PLACES) from None
         match request.method:
+            case _ if url.path == "/clock":
+                return await self._clocked(request)
             case "POST":
                 return self._post(url.path, request)
             case "DELETE":
@@ -106,6 +115,20 @@ class FaultsApi:
         raise _Refused(
             HTTPStatus.NOT_IMPLEMENTED, f"{request.method[:20]} is not one of the methods {', '.join(_METHODS)}"
         )
+
+    async def _clocked(self, request: HttpRequest) -> tuple[HTTPStatus, Any]:
+        if request.method not in ("GET", "POST"):
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "a clock has GET and POST")
+        if request.method == "POST":
+            given = _json_of(request)
+            if not isinstance(given, dict) or not {"advance"} <= given.keys() <= {"advance", "wall_clock"}:
+                raise _Refused(HTTPStatus.BAD_REQUEST, 'a clock is moved by {"advance": "45s"}')
+            wall_clock = given.get("wall_clock", False)
+            if not isinstance(wall_clock, bool):
+                raise _Refused(HTTPStatus.BAD_REQUEST, "wall_clock is true or false")
+            # It waits for the loops of nodes.
+            await asyncio.to_thread(self._clock.advance, given["advance"], wall_clock=wall_clock)
+        return HTTPStatus.OK, {"advanced_ms": round(self._clock.advanced.total_seconds() * 1000)}
 
     async def _get(self, path: str, query: str) -> tuple[HTTPStatus, Any]:
         if path == "/faults":
@@ -136,7 +159,7 @@ class FaultsApi:
     def _fault(self, path: str) -> tuple[Fault, bool]:
         match = _RULE.fullmatch(path)
         if match is None:
-            raise _Refused(HTTPStatus.NOT_FOUND, "there are /faults, /faults/ID and /faults/ID/wait")
+            raise _Refused(HTTPStatus.NOT_FOUND, _PLACES)
         fault = self.faults.find(int(match[1]))
         if fault is None:
             raise _Refused(HTTPStatus.NOT_FOUND, f"there is no fault {match[1]}")
@@ -160,9 +183,9 @@ async def _wait(fault: Fault, query: str) -> None:
 
 def _json_of(request: HttpRequest) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a fault rule is sent as application/json")
+        raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a request is sent as application/json")
     if request.body is None:
-        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a fault rule has at most {MOST_BODY_BYTES} bytes")
+        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BODY_BYTES} bytes")
     try:
         return json.loads(request.body)
     except (ValueError, RecursionError) as error:

@@ -1,5 +1,5 @@
-"""Fault rules over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`, or `faults_over_http` of
-a Broker or Cluster.
+"""Fault rules and the clock over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`, or
+`faults_over_http` of a Broker or Cluster.
 
 Responsible for the address, which is loopback unless names are given under which other machines reach it, and for the
 thread that serves it. The numbers of connections and rules (faults/rule_set.py) and the bytes and the time of a request
@@ -20,6 +20,8 @@ from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.net.http_server import HttpBounds, HttpServer
 from pykbroker.runtime import OsRuntime
+from pykbroker.testing.client_time import ClientTime, MovedClock
+from pykbroker.testing.clock import Clock
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.faults_api import MOST_BODY_BYTES, FaultsApi, json_refusal
 from pykbroker.testing.traffic import Traffic
@@ -44,11 +46,12 @@ def require_servable(config: Config) -> None:
 
 
 class FaultsServer:
-    """Make it before the nodes, and pass `make_dispatcher` to each of them. `start` takes the address, `close` releases
-    it.
+    """Make it before the nodes, and pass `make_dispatcher` and `make_client_clock` to each of them. `start` takes the
+    address, `close` releases it.
 
     `address`: `host:port`, where port 0 takes a free one. `hosts`: names under which other machines reach it; without
-    them the address must be loopback. `faults`: the rules; without them it makes its own.
+    them the address must be loopback. `faults`: the rules; without them it makes its own. `clock`: the clock of nodes
+    that have one already.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class FaultsServer:
         hosts: Iterable[str] = (),
         *,
         faults: Faults | None = None,
+        clock: Clock | None = None,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         """Raises ConfigError for an address that cannot be served."""
@@ -65,7 +69,9 @@ class FaultsServer:
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise ConfigError(f"--faults wants HOST:PORT, as in 127.0.0.1:9405, not {address}")
         names = tuple(hosts)
-        api = FaultsApi(Faults() if faults is None else faults, names)
+        self._client_time = ClientTime()
+        own = Clock(self._client_time, lambda: (), lambda node: True)
+        api = FaultsApi(Faults() if faults is None else faults, own if clock is None else clock, names)
         if not api.has_own_names and not is_loopback(host):
             raise ConfigError(
                 f"--faults {address} can be reached from other machines, and asks for no password: give the name under "
@@ -85,6 +91,10 @@ class FaultsServer:
     @property
     def make_dispatcher(self) -> MakeDispatcher:
         return partial(WatchedDispatcher, faults=self.faults, traffic=Traffic())
+
+    def make_client_clock(self, loop: asyncio.AbstractEventLoop) -> MovedClock:
+        """Return the clock that clients of a node feel, on this loop."""
+        return self._client_time.clock_of(loop)
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 
 from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
+from pykbroker.testing.clock import Clock
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.traffic import RecordedRequest, Traffic
 from pykbroker.testing.watched_dispatcher import WatchedDispatcher
@@ -36,9 +37,15 @@ class Watched(ABC):
     def _configs(self) -> Iterable[Config]:
         """Return the configurations of its nodes. Raises RuntimeError before the start."""
 
+    @property
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The time that clients feel."""
+
     @contextmanager
     def faults_over_http(self, port: int = 0) -> Iterator[str]:
-        """Serve the fault rules over HTTP while the block runs, for programs that are not written in Python.
+        """Serve the fault rules and the clock over HTTP while the block runs, for programs that are not written in
+        Python.
 
         Yields the URL at which rules are added, on 127.0.0.1. `port`: 0 takes a free one. All nodes share one set of
         rules, so `times` counts the matches of all nodes together. Rules that are left stay after the block. Raises
@@ -49,7 +56,7 @@ class Watched(ABC):
 
         for config in self._configs():
             require_servable(config)
-        server = FaultsServer(f"127.0.0.1:{port}", faults=self.faults)
+        server = FaultsServer(f"127.0.0.1:{port}", faults=self.faults, clock=self.clock)
         server.start()
         try:
             yield server.url

@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 import pykbroker
 from pykbroker.config.kinds import ConfigError
 from pykbroker.node.node import Node
-from pykbroker.testing import SecureBroker
+from pykbroker.testing import Cluster, SecureBroker
 from pykbroker.testing.clock import ClockError, duration_ms
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.share_member_session import RELEASE
@@ -40,6 +40,14 @@ def until(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
     return found
+
+
+def consumer_of(broker: pykbroker.Broker | Cluster, group: str, protocol: str = "classic") -> Consumer:
+    """Return a consumer of the topic orders, from its beginning."""
+    settings = {"group.id": group, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
+    consumer.subscribe(["orders"])
+    return consumer
 
 
 # -- durations --------------------------------------------------------------------------------------------------------
@@ -81,9 +89,7 @@ def test_a_duration_that_is_not_possible(given: Any) -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_sessions_of_members_end_and_the_members_come_back(broker: pykbroker.Broker, protocol: str) -> None:
     broker.create_topic("orders")
-    settings = {"group.id": "billing", "group.protocol": protocol, "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
-    consumer.subscribe(["orders"])
+    consumer = consumer_of(broker, "billing", protocol)
     broker.produce("orders", "one")
     assert until(lambda: consumer.poll(1), "no record").value() == b"one"
     (before,) = broker.group("billing").members

@@ -135,7 +135,7 @@ def test_a_web_page_from_elsewhere_is_refused(server: FaultsServer, headers: dic
 
 def test_a_form_of_a_web_page_is_refused(server: FaultsServer) -> None:
     found, answer = ask(server.address, "POST", "/faults", RULE, headers={"Content-Type": "text/plain"})
-    assert (found, answer) == (415, {"error": "a fault rule is sent as application/json"})
+    assert (found, answer) == (415, {"error": "a request is sent as application/json"})
 
 
 @pytest.mark.parametrize(

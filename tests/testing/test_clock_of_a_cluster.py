@@ -1,0 +1,73 @@
+"""`clock.advance` of a cluster and over HTTP. Every node has the jump, and no node loses its place."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+import pykbroker
+from pykbroker.testing import Cluster
+from tests.testing.test_clock import CONFIG, DAY_MS, consumer_of, until
+from tests.testing.test_faults_server import ask
+
+
+@pytest.mark.slow
+def test_all_nodes_have_the_jump_and_none_loses_its_place() -> None:
+    with Cluster(config={**CONFIG, "offsets.topic.num.partitions": 3}) as cluster:
+        cluster.create_topic("orders", partitions=3, config={"retention.ms": DAY_MS})
+        for partition in range(3):
+            cluster.produce("orders", "old", partition=partition)
+        consumer = consumer_of(cluster, "billing")
+        assert until(lambda: consumer.poll(1), "no record").value() == b"old"
+        elections = [cluster.controller(), *(cluster.leader("orders", partition) for partition in range(3))]
+        cluster.clock.advance("2 d")
+        # A group without members and offsets is gone when offsets expire, as in Apache Kafka.
+        assert cluster.groups() == []
+        for partition in range(3):
+            cluster.produce("orders", "new", partition=partition)
+        until(lambda: [one.value for one in cluster.records("orders")] == [b"new"] * 3, "old records are there")
+        assert until(lambda: consumer.poll(1), "the consumer has not come back").value() in (b"old", b"new")
+        assert elections == [cluster.controller(), *(cluster.leader("orders", partition) for partition in range(3))]
+        assert all(set(cluster.in_sync_replicas("orders", partition)) == {1, 2, 3} for partition in range(3))
+        consumer.close()
+
+
+@pytest.mark.slow
+def test_a_node_that_was_paused_or_stopped_has_the_jump_when_it_is_back() -> None:
+    with Cluster() as cluster:
+        cluster.pause(2)
+        cluster.stop(3)
+        cluster.clock.advance("7 d")
+        cluster.restore()
+        times = [
+            cluster._running[node].read(lambda found: found.services.runtime.client_clock.time()) for node in (1, 2, 3)
+        ]
+        assert max(times) - min(times) < 60
+        (total,) = {
+            cluster._running[node].read(lambda found: found.services.runtime.client_clock.jumps.total_ms)
+            for node in (1, 2, 3)
+        }
+        assert total == 7 * DAY_MS
+
+
+def test_the_clock_over_http() -> None:
+    with pykbroker.Broker(CONFIG) as broker, broker.faults_over_http() as url:
+        where = urlsplit(url).netloc
+        assert ask(where, "GET", "/clock") == (200, {"advanced_ms": 0})
+        assert ask(where, "POST", "/clock", {"advance": "45s"}) == (200, {"advanced_ms": 45_000})
+        assert broker.clock.advanced.total_seconds() == 45
+        assert ask(where, "POST", "/clock", {"advance": "1 h", "wall_clock": True})[0] == 200
+        wrongs: tuple[object, ...] = (
+            {"advance": "soon"},
+            {"advance": 0},
+            {},
+            [],
+            {"advance": "1s", "wall_clock": 1},
+            {"by": "1s"},
+        )
+        for wrong in wrongs:
+            status, body = ask(where, "POST", "/clock", wrong)
+            assert (status, list(body)) == (400, ["error"])
+        assert ask(where, "DELETE", "/clock")[0] == 405
+        assert ask(where, "GET", "/clock") == (200, {"advanced_ms": 3_645_000})
