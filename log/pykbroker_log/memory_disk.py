@@ -107,39 +107,13 @@ class _PowerLoss:
         return entries
 
 
-class MemoryDisk:
-    """A disk in memory that records its calls and can lose power or fail on demand.
+class _FaultyCalls:
+    """The calls of a disk that a test wants to fail."""
 
-    `calls` is the record. `replay(calls[:n])` returns the disk after the first n of them, and `power_loss(...)` returns
-    the disk that the next start would find. Both return new disks and leave the old one unchanged. `clock` gives files
-    their time of change, which is always 0 without a clock.
-    """
-
-    fsync_waits = True
-
-    def __init__(
-        self, *, record: bool = True, capacity_bytes: int = 1 << 40, clock: Callable[[], int] = lambda: 0
-    ) -> None:
-        self.tree = FileTree(clock)
-        self.calls: list[DiskCall] = []
-        self.capacity_bytes = capacity_bytes
-        self._record = record
-        self._locks: set[str] = set()
+    def __init__(self) -> None:
         self._failures: list[_Failure] = []
         #: called before each operation, with the operation and its path; an exception of it ends the operation
         self.interfere: Callable[[str, str], None] | None = None
-        #: called at every read that must not wait; returns whether the file has just left memory
-        self.evict: Callable[[], bool] | None = None
-        #: True once a file has got a second name
-        self.has_links = False
-        self._cold: set[int] = set()
-        self._hurried = False
-
-    @property
-    def used_bytes(self) -> int:
-        return self.tree.used_bytes
-
-    # -- faults
 
     def fail_next(
         self, operation: str, error: int = errno.EIO, *, path_contains: str = "", skip: int = 0, count: int | None = 1
@@ -167,6 +141,39 @@ class MemoryDisk:
                 if failure.count <= 0:
                     self._failures.remove(failure)
             raise OSError(failure.error, f"{operation} told to fail", path)
+
+
+class MemoryDisk(_FaultyCalls):
+    """A disk in memory that records its calls and can lose power or fail on demand.
+
+    `calls` is the record. `replay(calls[:n])` returns the disk after the first n of them, and `power_loss(...)` returns
+    the disk that the next start would find. Both return new disks and leave the old one unchanged. `clock` gives files
+    their time of change, which is always 0 without a clock.
+    """
+
+    fsync_waits = True
+
+    def __init__(
+        self, *, record: bool = True, capacity_bytes: int = 1 << 40, clock: Callable[[], int] = lambda: 0
+    ) -> None:
+        super().__init__()
+        self.tree = FileTree(clock)
+        self.calls: list[DiskCall] = []
+        self.capacity_bytes = capacity_bytes
+        self._record = record
+        self._locks: set[str] = set()
+        #: called at every read that must not wait; returns whether the file has just left memory
+        self.evict: Callable[[], bool] | None = None
+        #: True once a file has got a second name
+        self.has_links = False
+        self._cold: set[int] = set()
+        self._hurried = False
+
+    @property
+    def used_bytes(self) -> int:
+        return self.tree.used_bytes
+
+    # -- loss of power
 
     def power_loss(
         self, survive: Survive = Survive.NOTHING, *, torn: bool = False, choose: Callable[[int], int] | None = None

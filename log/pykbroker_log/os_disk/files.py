@@ -97,7 +97,7 @@ class OsFile(Holder):
         super().__init__(descriptors, path, create=create)
         self._cache = cache
         self._on_map = on_map
-        # `Changes.count` when this file was last known to have one name, or -1
+        # `LinkChanges.count` when this file was last known to have one name, or -1
         self._looked_at = -1
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -169,7 +169,7 @@ class OsFile(Holder):
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        descriptor = self.take() if self._looked_at == links.Changes.count else self._own()
+        descriptor = self.take() if self._looked_at == links.LinkChanges.count else self._own()
         if _HAS_PWRITEV and len(buffers) <= _MAX_BUFFERS:
             written = os.pwritev(descriptor.fd, buffers, offset)
             if written == total:
@@ -205,7 +205,7 @@ class OsFile(Holder):
     def _own(self, keep: int | None = None) -> Descriptor:
         """Return the descriptor of a file that has no other name. If there was another name, the file is a copy of the
         first `keep` bytes, or of all if `keep` is None. Raises OSError."""
-        changes, path = links.Changes.count, self.path
+        changes, path = links.LinkChanges.count, self.path
         descriptor = self.take()
         if not links.is_named(descriptor.fd, path):
             # Another open file of this path has put a copy in its place.

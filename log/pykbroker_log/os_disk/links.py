@@ -28,7 +28,7 @@ _COPY_IN_KERNEL = getattr(os, "copy_file_range", None)
 _NOT_IN_KERNEL = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM)
 
 
-class Changes:
+class LinkChanges:
     """The number of times that this process has changed which file a name stands for, or how many names a file has. An
     open file looks at its links again when the number has changed."""
 
@@ -38,7 +38,7 @@ class Changes:
 def link(source: str, target: str) -> None:
     """Give the file another name. Raises OSError, for example with EXDEV on another file system."""
     os.link(source, target)
-    Changes.count += 1
+    LinkChanges.count += 1
 
 
 def copy(source: str, target: str, *, keeps_time: bool) -> int:
@@ -94,7 +94,7 @@ def own_copy(fd: int, path: str, size: int | None, *, is_durable: bool) -> None:
     except OSError:
         os.unlink(temporary)
         raise
-    Changes.count += 1
+    LinkChanges.count += 1
     if is_durable:
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:

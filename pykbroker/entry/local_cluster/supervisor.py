@@ -30,6 +30,7 @@ from pykbroker.config.start_up import start_config
 from pykbroker.entry import ready_line
 from pykbroker.entry.failures import put_line, said_of, say
 from pykbroker.entry.local_cluster.topology import (
+    CLUSTER_FILE,
     HOST,
     Layout,
     Member,
@@ -78,7 +79,7 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
     """
     rng = random.SystemRandom()
     os.makedirs(wanted.tree, mode=0o700, exist_ok=True)
-    path = os.path.join(wanted.tree, "cluster.json")
+    path = os.path.join(wanted.tree, CLUSTER_FILE)
     with ExitStack() as held:
         free_port = _free_ports(held)
         if os.path.exists(path):

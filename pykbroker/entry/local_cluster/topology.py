@@ -21,6 +21,8 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 HOST = "127.0.0.1"
+#: The file of the tree that has its `Layout`.
+CLUSTER_FILE = "cluster.json"
 #: Pure controllers have ids above this number, because the ids of brokers, which may be added, count from 1 upwards.
 CONTROLLERS_BEHIND = 1000
 #: The ports of controllers are this far above those of the brokers, or below them if such ports would be too high.

@@ -23,6 +23,7 @@ SECTIONS: Final = {
         "health": OWN_COMMANDS["health"],
         "format": OWN_COMMANDS["format"],
         "storage": "Do what Apache Kafka's kafka-storage does, with its options.",
+        "fork": "Fork the directories of a stopped node, or of all nodes of a stopped cluster.",
         "random-uuid": "Print a new cluster id or directory id.",
         "logs": "Print and verify the files of a log directory, of this node or of Apache Kafka.",
     },

@@ -1,0 +1,75 @@
+"""The records in a folder `__cluster_metadata-0` that no node uses, without any change to the folder.
+
+Responsible for reading the latest snapshot and the log after it: the values, and the voters. Not responsible for which
+records are committed (a reader may see more than the quorum has agreed on), nor for repairs (metadata_storage.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykbroker_log import names
+from pykbroker_log.disk import Disk, read_file
+from pykbroker_raft import batches, checkpoint
+from pykbroker_raft.voters import VoterSet
+from pykbroker_wire.primitives import DecodeError
+
+
+class UnreadableRecords(ValueError):
+    """The folder is damaged."""
+
+
+@dataclass(slots=True)
+class StoredRecords:
+    """`voters` is None if the log names none: then the configuration of each node does."""
+
+    voters: VoterSet | None
+    values: list[bytes]
+    end_offset: int = 0
+
+
+def read_records(disk: Disk, folder: str) -> StoredRecords:
+    """Read the records of a folder. A torn end is left out. Raises UnreadableRecords, OSError."""
+    listed = disk.list(folder)
+    snapshots = [parsed.id for name in listed if (parsed := checkpoint.parse_name(name)) and not parsed.suffix]
+    found = StoredRecords(None, [])
+    start = 0
+    try:
+        if snapshots:
+            latest = max(snapshots)
+            snapshot = checkpoint.decode(read_file(disk, f"{folder}/{checkpoint.file_name(latest)}"))
+            found.voters = snapshot.voters
+            found.values += [value for batch in snapshot.values for value in batch]
+            start = found.end_offset = latest.offset
+        segments = sorted(
+            segment.base_offset
+            for name in listed
+            if (segment := names.parse_segment_file(name)) and segment.kind == names.LOG and not segment.state
+        )
+        if segments and segments[0] > start:
+            raise UnreadableRecords(f"{folder}: the log starts at offset {segments[0]}, and no snapshot is before it")
+        for place, base in enumerate(segments):
+            if place + 1 < len(segments) and segments[place + 1] <= start:
+                continue
+            data = read_file(disk, f"{folder}/{names.segment_file(base, names.LOG)}")
+            end = base
+            for batch in batches.intact(data):
+                end = batch.next_offset
+                if batch.base_offset >= start:
+                    found.end_offset = end
+                    _take(found, data, batch)
+            if place + 1 < len(segments) and end != segments[place + 1]:
+                raise UnreadableRecords(f"{folder}: the segment at offset {base} is damaged at offset {end}")
+    except checkpoint.CorruptMetadataSnapshot as error:
+        raise UnreadableRecords(f"{folder}: its latest snapshot is damaged: {error}") from error
+    except DecodeError as error:
+        raise UnreadableRecords(f"{folder}: {error}") from error
+    return found
+
+
+def _take(found: StoredRecords, data: bytes, batch: batches.Batch) -> None:
+    found.values += batches.values(data, batch)
+    if batch.is_control:
+        for _, record in batches.control_of(data, batch):
+            if record.type is batches.ControlType.KRAFT_VOTERS:
+                found.voters = VoterSet.from_record(record.message)
