@@ -219,7 +219,6 @@ class QuorumDriver:
         """Open the disk and take up a role. On return the only voter of a quorum leads and can append. `stands`: begin
         an election at once (`RaftNode.start`)."""
         config = self._config
-
         storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
         self._started = _Replica(
             node,

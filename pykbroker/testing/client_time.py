@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykbroker.runtime.client_clock import wall_clock_ms
 from pykbroker_log.jumps import NO_JUMPS, Jump, Jumps
@@ -160,6 +160,16 @@ class MovedClock:
         return None if due is None else max(0.0, due - self.time())
 
 
+class Moved(NamedTuple):
+    """The jumps that count for the ages of records, and the milliseconds that the wall clock is ahead."""
+
+    jumps: Jumps
+    wall_ahead_ms: int
+
+
+NEVER_MOVED: Final = Moved(NO_JUMPS, 0)
+
+
 class ClientTime:
     """The time that clients of one broker or cluster feel. `clock_of` makes the clocks of its nodes."""
 
@@ -183,6 +193,14 @@ class ClientTime:
     def now_ms(self) -> int:
         """Return the wall-clock time of the broker loops."""
         return wall_clock_ms() + self.wall_ahead_ms
+
+    def moved(self) -> Moved:
+        """Return how time has moved so far, for `go_back`."""
+        return Moved(self.jumps, self.wall_ahead_ms)
+
+    def go_back(self, moved: Moved) -> None:
+        """Forget the jumps since `moved` was returned. Call it while no node runs: its data are those of that time."""
+        self.jumps, self.wall_ahead_ms = moved
 
     def advance(
         self, by_ms: int, is_asked: Callable[[int | None], bool] = lambda node: True, *, wall_clock: bool = False

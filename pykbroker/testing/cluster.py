@@ -249,7 +249,7 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
         """Return the state of the cluster, for `restore`: topics, records, committed offsets, transactions, producers,
         members of groups, and the nodes that run. The nodes stand still meanwhile, and clients notice nothing. The
         snapshot ends with the cluster. Raises RuntimeError if no node serves, or if a node is paused; OSError."""
-        return save_state(self, self._laid_out(), self._running)
+        return save_state(self, self._laid_out(), self._running, self._client_time.moved())
 
     def restore(self, snapshot: SavedState | None = None) -> None:
         """Without a snapshot undo every fault: remove the fault rules, heal, resume, start stopped nodes, and wait
@@ -269,6 +269,7 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
             self.wait_until_in_sync()
             return
         put_back(snapshot, self, self._laid_out(), self._running)
+        self._client_time.go_back(snapshot.moved)
         self.start(*snapshot.nodes)
         self._running.wait_for_replicas(snapshot.nodes, (), PATIENCE_SECONDS)
 

@@ -5,15 +5,16 @@ Responsible for what a state has. Not responsible for starting the nodes (cluste
 
 from __future__ import annotations
 
+from pykbroker.testing.client_time import Moved
 from pykbroker.testing.cluster_layout import ClusterLayout
 from pykbroker.testing.handed_out import newest_group_epoch
 from pykbroker.testing.running_nodes import RunningNodes
 from pykbroker.testing.saved_state import SavedState
 
 
-def save_state(owner: object, layout: ClusterLayout, running: RunningNodes) -> SavedState:
-    """Let the nodes stand still, and copy their directories. `owner`: the cluster. Raises RuntimeError if no node
-    serves, or if a node is paused; OSError."""
+def save_state(owner: object, layout: ClusterLayout, running: RunningNodes, moved: Moved) -> SavedState:
+    """Let the nodes stand still, and copy their directories. `owner`: the cluster. `moved`: how its clock has moved.
+    Raises RuntimeError if no node serves, or if a node is paused; OSError."""
     if running.paused:
         raise RuntimeError(f"node {running.paused[0]} is paused: resume it first, or kill it")
     if not running.serving():
@@ -24,7 +25,8 @@ def save_state(owner: object, layout: ClusterLayout, running: RunningNodes) -> S
         end_offset, leader = running.newest_image().offset + 1, running.controller()
         # The leader of the quorum has resigned when it starts again, and a voter that lags would not be elected.
         ends = {number: node.shared.quorum.log_end_offset for number, node in serving.items() if number != leader}
-    return SavedState(owner, copies, end_offset, tuple(sorted(serving)), max(ends, key=ends.__getitem__, default=None))
+    stands = max(ends, key=ends.__getitem__, default=None)
+    return SavedState(owner, copies, end_offset, moved, tuple(sorted(serving)), stands)
 
 
 def put_back(state: SavedState, owner: object, layout: ClusterLayout, running: RunningNodes) -> None:

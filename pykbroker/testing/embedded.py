@@ -23,7 +23,7 @@ from pykbroker.storage.format import StorageFormatError, directories_of
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
 from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.broker_files import BrokerFiles
-from pykbroker.testing.client_time import ClientTime
+from pykbroker.testing.client_time import NEVER_MOVED, ClientTime
 from pykbroker.testing.clock import HasClock
 from pykbroker.testing.handed_out import HandedOut, newest_group_epoch
 from pykbroker.testing.inspection import KnownTopic, topics_of
@@ -200,6 +200,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             raise RuntimeError("the broker's directories stay after its end, so they are not emptied: use a snapshot")
         self._abandon()
         self._files.begin_again(paths[0])
+        self._client_time.go_back(NEVER_MOVED)
         # Some clients remember the id of their cluster.
         self._format(config, cluster_id)
         self._launch(self._handed_out.restored(0))
@@ -212,7 +213,9 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         run.pause()
         try:
             copy = self._files.copy(node.shared.directories.log_dirs, node.lifecycle.broker_epoch)
-            return SavedState(self, {node.config.node_id: copy}, node.loader.image.offset + 1)
+            return SavedState(
+                self, {node.config.node_id: copy}, node.loader.image.offset + 1, self._client_time.moved()
+            )
         finally:
             run.resume()
 
@@ -231,6 +234,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         paths = [log_dir.path for log_dir in node.shared.directories.log_dirs]
         self._abandon()
         self._files.put_back(snapshot.copies[node.config.node_id], paths)
+        self._client_time.go_back(snapshot.moved)
         self._launch(self._handed_out.restored(snapshot.end_offset))
 
     def _abandon(self) -> None:

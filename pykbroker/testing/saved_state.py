@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pykbroker.testing.client_time import Moved
+
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
@@ -14,12 +16,13 @@ class SavedState:
 
     `owner`: that broker or cluster. `copies`: node id -> the path of the copy of its directories. `end_offset`: the end
     of the metadata log. `nodes`: the nodes of a cluster that served. `stands`: the node that begins the first election
-    of a cluster that is put back.
+    of a cluster that is put back. `moved`: how the clock that clients feel had moved.
     """
 
     owner: object
     copies: Mapping[int, str]
     end_offset: int
+    moved: Moved
     nodes: tuple[int, ...] = ()
     stands: int | None = None
 

@@ -52,8 +52,9 @@ def _copy_file(source: str, target: str) -> None:
         # Most files are empty or small, and fewer calls copy them.
         write = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            if size:
-                os.write(write, os.read(read, size))
+            data = memoryview(os.read(read, size))
+            while data:
+                data = data[os.write(write, data) :]
         finally:
             os.close(write)
     finally:

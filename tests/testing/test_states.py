@@ -391,3 +391,18 @@ def test_a_directory_without_a_broker_is_no_state(tmp_path: Path) -> None:
         pass
     with pytest.raises(ValueError, match="takes no state"):
         Broker(data_dir=tmp_path, state=tmp_path)
+
+
+def test_records_are_as_old_as_they_were(broker: Broker) -> None:
+    """The jumps of the clock since the snapshot do not count for records that come back."""
+    broker.create_topic("orders", config={"retention.ms": 24 * 3600 * 1000})
+    write(broker, "orders", b"one")
+    snapshot = broker.snapshot()
+    broker.clock.advance("7 d")
+    eventually("retention deletes the record", lambda: broker.beginning_offsets("orders") == {0: 1})
+    broker.restore(snapshot)
+    # The next runs of retention.
+    broker.clock.advance("12 min")
+    assert values(broker, "orders") == [b"one"]
+    broker.clock.advance("30 h")
+    eventually("retention deletes the record again", lambda: broker.beginning_offsets("orders") == {0: 1})
