@@ -67,6 +67,15 @@ class Timers:
         del self._armed[key]
         self._fire(key, armed.event)
 
+    def end(self, key: TimerKey) -> bool:
+        """Reach the deadline of this name now. Return False if there is none."""
+        armed = self._armed.pop(key, None)
+        if armed is None:
+            return False
+        armed.handle.cancel()
+        self._fire(key, armed.event)
+        return True
+
     def close(self) -> None:
         """Stop all timers, and drop the reference to the owner of `fire`, because the two refer to each other."""
         self.clear()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykbroker.testing.existing_cluster import ExistingCluster, NotInThisProcess
     from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenRequest
     from pykbroker.testing.faults.rule_set import Fault, Faults
+    from pykbroker.testing.groups import Groups
     from pykbroker.testing.inspection import (
         InspectedGroup,
         InspectedMember,
@@ -45,6 +46,7 @@ __all__ = [
     "FaultError",
     "FaultRule",
     "Faults",
+    "Groups",
     "InspectedDelivery",
     "InspectedGroup",
     "InspectedMember",
@@ -74,6 +76,7 @@ _HOMES = {
     "FaultError": "pykbroker.testing.faults.fault_rule",
     "FaultRule": "pykbroker.testing.faults.fault_rule",
     "Faults": "pykbroker.testing.faults.rule_set",
+    "Groups": "pykbroker.testing.groups",
     "InspectedDelivery": "pykbroker.testing.share_deliveries",
     "InspectedGroup": "pykbroker.testing.inspection",
     "InspectedMember": "pykbroker.testing.inspection",

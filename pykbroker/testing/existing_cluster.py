@@ -79,6 +79,9 @@ class ExistingCluster(WithBlock, Arranged):
 
     # -- for inspection.py and arrangement.py -------------------------------------------------------------------------
 
+    def _end_session(self, group_id: str, member_id: str) -> bool:
+        raise NotInThisProcess(f"a session is ended in this process, and {self.bootstrap_servers} is outside")
+
     def _ask(self, node: int, request: Any) -> Any:
         return self._lined.ask(self._brokers[node], request, _TIMEOUT_MS)
 

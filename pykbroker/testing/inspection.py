@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.testing.asynchronous import on_thread
+from pykbroker.testing.groups import Groups, HasSessions
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -141,7 +142,7 @@ def topics_of(image: MetadataImage, name: str | None = None) -> dict[str, KnownT
     }
 
 
-class Inspected(ABC):
+class Inspected(HasSessions):
     """A broker, or a cluster. Its methods may be called from any thread of the host.
 
     They raise LookupError for an unknown topic, group or transactional id, and TimeoutError if no running node can
@@ -230,9 +231,14 @@ class Inspected(ABC):
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def groups(self) -> list[InspectedGroup]:
-        """Return all groups, sorted by their ids."""
-        return [self._describe(group_id, kind) for group_id, kind in sorted(self._group_types().items())]
+    @property
+    def groups(self) -> Groups:
+        """`groups()` returns all groups, sorted by their ids; `groups.expire(group_id, member)` ends the session of one
+        member."""
+        return Groups(
+            lambda: [self._describe(group_id, kind) for group_id, kind in sorted(self._group_types().items())],
+            self._end_session,
+        )
 
     def group(self, group_id: str) -> InspectedGroup:
         """Return one group. Raises LookupError if there is no such group."""

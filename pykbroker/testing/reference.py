@@ -42,6 +42,7 @@ _FIRST: Final = (
     "PykbrokerContainer",
     "Faults",
     "Clock",
+    "Groups",
 )
 _LONGEST: Final = 100
 #: The widest line of text.

@@ -20,6 +20,7 @@ from pykbroker.share_partitions.delivery_states import (
     DeliveryRange,
 )
 from pykbroker.testing.asynchronous import on_thread
+from pykbroker.testing.groups import end_session
 
 if TYPE_CHECKING:
     from pykbroker.node.node import Node
@@ -60,6 +61,9 @@ class SharesInProcess(ABC):
     @abstractmethod
     def _of_each_node(self, read: Callable[[Node], T]) -> list[T]:
         """Return what `read` returns for each node that serves. It is called on the broker loop of the node."""
+
+    def _end_session(self, group_id: str, member_id: str) -> bool:
+        return any(self._of_each_node(lambda node: end_session(node, group_id, member_id)))
 
     def deliveries(self, group_id: str) -> list[InspectedDelivery]:
         """Return what a share group has in flight, sorted by topic, partition and offset. Records that are done before

@@ -123,6 +123,24 @@ def _assignments(broker: pykbroker.Broker) -> list[int]:
     return [len(one.assignment) for group in broker.groups() for one in group.members if one.assignment]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_session_of_one_member_ends_and_the_others_go_on(broker: pykbroker.Broker, protocol: str) -> None:
+    broker.create_topic("orders", partitions=2)
+    consumers = [consumer_of(broker, "billing", protocol) for _ in range(2)]
+    until(lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1], "both have no partition")
+    expired, stays = broker.group("billing").members
+    broker.groups.expire("billing", expired)
+    assert expired.member_id not in [one.member_id for one in broker.group("billing").members]
+    assert stays.member_id in [one.member_id for one in broker.group("billing").members]
+    for group, member_id in (("billing", expired.member_id), ("billing", "nobody"), ("shop", stays.member_id)):
+        with pytest.raises(LookupError, match="no session of a member"):
+            broker.groups.expire(group, member_id)
+    # It learns from its next heartbeat that it has no session, and joins again.
+    until(lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1], "it has not come back")
+    for one in consumers:
+        one.close()
+
+
 def test_the_initial_delay_of_a_group_is_over() -> None:
     with pykbroker.Broker({"group.initial.rebalance.delay.ms": 300_000}) as broker:
         broker.create_topic("orders")
