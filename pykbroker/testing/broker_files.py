@@ -60,7 +60,7 @@ class BrokerFiles:
         """Replace the contents of the directories by those of a copy. No node may use them. Raises OSError."""
         for number, path in enumerate(paths):
             self._clear(path)
-            copy_tree(f"{copy}/{number}", path)
+            copy_tree(f"{copy}/{number}", path, may_link=True)
 
     def begin_again(self, path: str) -> None:
         """Replace the contents of the temporary directory by those with which the first run began. Raises OSError."""

@@ -81,7 +81,7 @@ class ClusterLayout:
         old = tempfile.mkdtemp(prefix="old-", dir=self.directories.name)
         for number, copy in copies.items():
             os.rename(self.data_dir(number), os.path.join(old, str(number)))
-            copy_tree(os.path.join(copy, "0"), self.data_dir(number))
+            copy_tree(os.path.join(copy, "0"), self.data_dir(number), may_link=True)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -7,13 +7,13 @@ handed out again after that (handed_out.py).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
 from pykbroker_log import names
 from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.os_disk import links
 from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.reserve import FILE as RESERVE
 
@@ -23,31 +23,39 @@ _SMALL_BYTES = 256 * 1024
 _LEFT_OUT = frozenset({names.LOCK, RESERVE})
 
 
-def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT) -> None:
+def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_link: bool = False) -> None:
     """Copy a directory and everything in it to `target`, which is made unless it is there. The names `left_out`, and
-    folders that wait for their deletion, are not copied. Raises OSError."""
+    folders that wait for their deletion, are not copied. `may_link`: only pykbroker opens both directories, so a large
+    file that is not appended to gets a second name, and is copied before it changes (os_disk/links.py). Raises
+    OSError."""
     with suppress(FileExistsError):
         os.mkdir(target, 0o700)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            path = f"{target}/{entry.name}"
-            if entry.name in left_out:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if not entry.name.endswith(names.DELETE_DIR):
-                    copy_tree(entry.path, path, left_out)
-            elif entry.is_file(follow_symlinks=False):
-                # A thread of the node may delete files that are no longer used.
-                with suppress(FileNotFoundError):
-                    _copy_file(entry.path, path)
+    with os.scandir(source) as found:
+        entries = [entry for entry in found if entry.name not in left_out]
+    active = max((entry.name for entry in entries if entry.name.endswith(names.LOG)), default="")
+    for entry in entries:
+        path = f"{target}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.endswith(names.DELETE_DIR):
+                copy_tree(entry.path, path, left_out, may_link=may_link)
+        elif entry.is_file(follow_symlinks=False):
+            is_closed = entry.name.endswith(names.LOG) and entry.name != active
+            # A thread of the node may delete files that are no longer used.
+            with suppress(FileNotFoundError):
+                _copy_file(entry.path, path, may_link=may_link and is_closed)
 
 
-def _copy_file(source: str, target: str) -> None:
+def _copy_file(source: str, target: str, *, may_link: bool) -> None:
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(read).st_size
         if size > _SMALL_BYTES:
-            shutil.copyfile(source, target)
+            if may_link:
+                # A target on another file system is copied.
+                with suppress(OSError):
+                    links.link(source, target)
+                    return
+            links.copy(source, target, keeps_time=True)
             return
         # Most files are empty or small, and fewer calls copy them.
         write = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -69,7 +77,7 @@ def copy_settled(log_dirs: Sequence[LogDir], target: str, broker_epoch: int) -> 
         copy = f"{target}/{number}"
         # A log that never had a record is made again when it is opened. Most of the coordinators' logs are such logs.
         blank = {os.path.basename(log.path) for log in log_dir.logs.values() if not log.log_end_offset}
-        copy_tree(log_dir.path, copy, _LEFT_OUT | blank)
+        copy_tree(log_dir.path, copy, _LEFT_OUT | blank, may_link=True)
         if is_settled:
             CleanShutdown(VolatileDisk(), copy).write(broker_epoch)
 

@@ -69,6 +69,12 @@ def producer_id(broker: Broker, transactional_id: str | None = None) -> tuple[in
     return found[-1]
 
 
+def delete_records(broker: Broker, topic: str, before: int) -> None:
+    partition = DeleteRecordsPartition(partition_index=0, offset=before)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000)
+    assert broker._ask(1, request).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
 def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
     from kafka import TopicPartition
     from kafka.structs import OffsetAndMetadata
@@ -195,15 +201,7 @@ def test_only_a_running_broker_is_reset() -> None:
 def test_a_restored_broker_has_exactly_what_it_had(broker: Broker) -> None:
     broker.create_topic("orders", config={"retention.ms": 1000 * 3600})
     write(broker, "orders", *(b"%d" % number for number in range(10)))
-    broker._ask(
-        1,
-        DeleteRecordsRequest(
-            topics=[
-                DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])
-            ],
-            timeout_ms=10_000,
-        ),
-    )
+    delete_records(broker, "orders", 3)
     commit(broker, "g", "orders", 7)
 
     def state() -> object:
@@ -406,3 +404,22 @@ def test_records_are_as_old_as_they_were(broker: Broker) -> None:
     assert values(broker, "orders") == [b"one"]
     broker.clock.advance("30 h")
     eventually("retention deletes the record again", lambda: broker.beginning_offsets("orders") == {0: 1})
+
+
+def test_closed_segments_are_shared_and_stay_as_they_were(broker: Broker) -> None:
+    """A large file has one copy on the disk, until the node would change it."""
+    broker.create_topic("orders", config={"segment.bytes": 1024 * 1024})
+    large = [b"%d" % number + bytes(400_000) for number in range(8)]
+    write(broker, "orders", *large)
+    folder = Path(broker._node.config.log_dirs[0]) / "orders-0"
+    snapshot = broker.snapshot()
+    names = sorted(path.name for path in folder.glob("*.log"))
+    shared = [name for name in names if (folder / name).stat().st_nlink > 1]
+    assert len(names) > 2
+    assert shared == names[:-1]
+    for _ in range(2):
+        # DeleteRecords and retention remove segments, and an append goes to the last one.
+        delete_records(broker, "orders", 5)
+        write(broker, "orders", b"later")
+        broker.restore(snapshot)
+        assert values(broker, "orders") == large
