@@ -53,8 +53,8 @@ class Pair:
 
     @property
     def unfinished(self) -> str:
-        parent = parent_of(self.target)
-        return f"{parent}/.{self.target[len(parent) :].strip('/')}.unfinished"
+        head, slash, name = self.target.rpartition("/")
+        return f"{head}{slash}.{name}.unfinished"
 
 
 @dataclass(slots=True, frozen=True)
