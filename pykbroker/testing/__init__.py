@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from pykbroker.testing.existing_cluster import ExistingCluster, NotInThisProcess
     from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenRequest
     from pykbroker.testing.faults.rule_set import Fault, Faults
-    from pykbroker.testing.groups import Groups
+    from pykbroker.testing.groups import Groups, InspectedGroup, InspectedMember
     from pykbroker.testing.inspection import (
-        InspectedGroup,
-        InspectedMember,
         InspectedOffset,
         InspectedRecord,
         InspectedTransaction,
@@ -78,8 +76,8 @@ _HOMES = {
     "Faults": "pykbroker.testing.faults.rule_set",
     "Groups": "pykbroker.testing.groups",
     "InspectedDelivery": "pykbroker.testing.share_deliveries",
-    "InspectedGroup": "pykbroker.testing.inspection",
-    "InspectedMember": "pykbroker.testing.inspection",
+    "InspectedGroup": "pykbroker.testing.groups",
+    "InspectedMember": "pykbroker.testing.groups",
     "InspectedOffset": "pykbroker.testing.inspection",
     "InspectedRecord": "pykbroker.testing.inspection",
     "InspectedTransaction": "pykbroker.testing.inspection",

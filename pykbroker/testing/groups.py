@@ -1,6 +1,6 @@
 """`groups` of a broker or cluster: the list of its groups, and the end of a single member's session.
 
-Responsible for what users call, and for finding the timer of a session in the nodes of this process. Not responsible
+Responsible for the values of groups, for what users call, and for finding the timer of a session in the nodes of this process. Not responsible
 for what the end of a session means (coordinator/group/).
 """
 
@@ -8,13 +8,39 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker.testing.asynchronous import on_thread
 
 if TYPE_CHECKING:
     from pykbroker.node.node import Node
-    from pykbroker.testing.inspection import InspectedGroup, InspectedMember
+
+#: A topic and the index of a partition.
+NamedIndex: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedMember:
+    """`assignment`: topics with the index of a partition, sorted."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    assignment: tuple[NamedIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedGroup:
+    """`type`: `classic`, `consumer` (KIP-848) or `share` (KIP-932). `state`: Kafka's word, `Stable`, `Empty`, ...
+    `protocol`: the assignor."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol: str
+    members: tuple[InspectedMember, ...]
 
 
 class Groups:

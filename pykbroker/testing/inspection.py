@@ -18,7 +18,7 @@ from typing import Any
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.testing.asynchronous import on_thread
-from pykbroker.testing.groups import Groups, HasSessions
+from pykbroker.testing.groups import Groups, HasSessions, InspectedGroup, InspectedMember, NamedIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -61,7 +61,6 @@ _TRY_AGAIN = frozenset(
 _ABORT = 0
 #: Types of keys in FindCoordinator.
 _GROUP, _TRANSACTION = 0, 1
-NamedIndex = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +74,6 @@ class InspectedRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class InspectedMember:
-    """`assignment`: topics with the index of a partition, sorted."""
-
-    member_id: str
-    client_id: str
-    client_host: str
-    instance_id: str | None
-    assignment: tuple[NamedIndex, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InspectedGroup:
-    """`type`: `classic`, `consumer` (KIP-848) or `share` (KIP-932). `state`: Kafka's word, `Stable`, `Empty`, ...
-    `protocol`: the assignor."""
-
-    group_id: str
-    type: str
-    state: str
-    protocol: str
-    members: tuple[InspectedMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
