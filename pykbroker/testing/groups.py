@@ -1,7 +1,7 @@
 """`groups` of a broker or cluster: the list of its groups, and the end of a single member's session.
 
-Responsible for the values of groups, for what users call, and for finding the timer of a session in the nodes of this process. Not responsible
-for what the end of a session means (coordinator/group/).
+Responsible for the values of groups, for what users call, and for finding the timer of a session in the nodes of this
+process. Not responsible for what the end of a session means (coordinator/group/).
 """
 
 from __future__ import annotations
