@@ -56,16 +56,36 @@ class BrokerFiles:
             raise
         return path
 
-    def put_back(self, copy: str, paths: Sequence[str]) -> None:
-        """Replace the contents of the directories by those of a copy. No node may use them. Raises OSError."""
-        for number, path in enumerate(paths):
-            self._clear(path)
-            copy_tree(f"{copy}/{number}", path, may_link=True)
+    def stage(self, copy: str | None) -> str:
+        """Copy a copy for `replace`, or with None the contents with which the first run began, and return the path. A
+        node may run. Raises StorageFormatError or OSError, and leaves nothing then."""
+        staged = self._new_path("staged")
+        os.mkdir(staged, 0o700)
+        try:
+            if copy is None:
+                os.mkdir(f"{staged}/0", 0o700)
+                self._begin(f"{staged}/0")
+            else:
+                for name in os.listdir(copy):
+                    copy_tree(f"{copy}/{name}", f"{staged}/{name}", may_link=True)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        return staged
 
-    def begin_again(self, path: str) -> None:
-        """Replace the contents of the temporary directory by those with which the first run began. Raises OSError."""
-        self._clear(path)
-        self._begin(path)
+    def replace(self, staged: str, paths: Sequence[str]) -> None:
+        """Put the directories that were staged in the place of these, which no node may use. Raises OSError."""
+        for number, path in enumerate(paths):
+            if self.is_temporary([path]):
+                old = self._new_path("old")
+                os.rename(path, old)
+                os.rename(f"{staged}/{number}", path)
+                self._remove(old)
+            else:
+                # The directory itself may be a mount point.
+                remove_contents(path)
+                copy_tree(f"{staged}/{number}", path)
+        self._remove(staged)
 
     def close(self) -> None:
         """Remove everything that is temporary."""
@@ -87,15 +107,9 @@ class BrokerFiles:
         except BlockingIOError as error:
             raise StorageFormatError(f"{self._state} cannot be copied, because a broker uses it: {error}") from error
 
-    def _clear(self, path: str) -> None:
-        if not self.is_temporary([path]):
-            remove_contents(path)
-            return
-        old = self._new_path("old")
-        os.rename(path, old)
-        os.mkdir(path, 0o700)
-        # The next run need not wait for it.
-        removal = threading.Thread(target=shutil.rmtree, args=(old,), kwargs={"ignore_errors": True}, daemon=True)
+    def _remove(self, path: str) -> None:
+        """Remove a directory on a thread, because the next run need not wait for it."""
+        removal = threading.Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True}, daemon=True)
         self._removals = [thread for thread in self._removals if thread.is_alive()]
         self._removals.append(removal)
         removal.start()

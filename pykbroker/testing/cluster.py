@@ -23,7 +23,7 @@ from pykbroker.testing.asynchronous import on_thread
 from pykbroker.testing.client_time import ClientTime
 from pykbroker.testing.clock import HasClock
 from pykbroker.testing.cluster_layout import ClusterLayout, cluster_profile, lay_out
-from pykbroker.testing.cluster_states import put_back, save_state
+from pykbroker.testing.cluster_states import note_handed_out, put_back, save_state
 from pykbroker.testing.inspection import PATIENCE_SECONDS, KnownTopic, topics_of
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.leadership import Led
@@ -186,6 +186,8 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
             self._end_block()
             return
         self._known(nodes)
+        if self._layout is not None:
+            note_handed_out(self._layout, self._running)
         self._running.stop(nodes)
 
     def kill(self, *nodes: int) -> None:
@@ -196,6 +198,8 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
         The directory stays as it is, for `start`. A node that does not run is ignored.
         """
         self._known(nodes)
+        if self._layout is not None:
+            note_handed_out(self._layout, self._running)
         self._running.kill(nodes or self.nodes)
 
     def pause(self, *nodes: int) -> None:

@@ -64,24 +64,41 @@ class ClusterLayout:
     def copy(self, serving: Mapping[int, Node]) -> dict[int, str]:
         """Copy the directory of each node, and return node -> path. The nodes that serve stand still. The others do
         not run, and their directories are copied as they are. Raises OSError."""
-        target = tempfile.mkdtemp(prefix="snapshot-", dir=self.directories.name)
-        copies = {}
-        for number in self.configs:
-            node, path = serving.get(number), os.path.join(target, str(number))
-            os.mkdir(path, 0o700)
-            if node is not None:
-                copy_settled(node.shared.directories.log_dirs, path, node.lifecycle.broker_epoch)
-            else:
-                copy_tree(self.data_dir(number), os.path.join(path, "0"))
-            copies[number] = path
+        copies: dict[int, str] = {}
+        try:
+            for number in self.configs:
+                node = serving.get(number)
+                path = copies[number] = tempfile.mkdtemp(prefix=f"snapshot-{number}-", dir=self.directories.name)
+                if node is not None:
+                    copy_settled(node.shared.directories.log_dirs, path, node.lifecycle.broker_epoch)
+                else:
+                    copy_tree(self.data_dir(number), os.path.join(path, "0"))
+        except BaseException:
+            for path in copies.values():
+                shutil.rmtree(path, ignore_errors=True)
+            raise
         return copies
 
-    def put_back(self, copies: Mapping[int, str]) -> None:
-        """Replace the contents of the directories by those of the copies. No node runs. Raises OSError."""
+    def stage(self, copies: Mapping[int, str]) -> str:
+        """Copy saved directories, for `replace`, and return the path of the copies. Nodes may run. Raises OSError, and
+        leaves nothing then."""
+        staged = tempfile.mkdtemp(prefix="staged-", dir=self.directories.name)
+        try:
+            for number, copy in copies.items():
+                copy_tree(os.path.join(copy, "0"), os.path.join(staged, str(number)), may_link=True)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        return staged
+
+    def replace(self, staged: str) -> None:
+        """Put directories that were staged in the place of those of the nodes, which do not run. Raises OSError."""
         old = tempfile.mkdtemp(prefix="old-", dir=self.directories.name)
-        for number, copy in copies.items():
-            os.rename(self.data_dir(number), os.path.join(old, str(number)))
-            copy_tree(os.path.join(copy, "0"), self.data_dir(number), may_link=True)
+        for name in os.listdir(staged):
+            path = self.data_dir(int(name))
+            os.rename(path, os.path.join(old, name))
+            os.rename(os.path.join(staged, name), path)
+        os.rmdir(staged)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -29,13 +29,20 @@ def save_state(owner: object, layout: ClusterLayout, running: RunningNodes, move
     return SavedState(owner, copies, end_offset, moved, tuple(sorted(serving)), stands)
 
 
+def note_handed_out(layout: ClusterLayout, running: RunningNodes) -> None:
+    """Note what clients may have seen of nodes that are about to end. It waits for no node."""
+    epochs = [newest_group_epoch(node) for node in running.serving()]
+    layout.handed_out.note(running.newest_image(), max(epochs, default=0))
+
+
 def put_back(state: SavedState, owner: object, layout: ClusterLayout, running: RunningNodes) -> None:
     """Kill the nodes, and put the state in the place of their files. The nodes that start after that keep to the limits
-    of what was handed out. Raises ValueError for a state of another cluster or one that was deleted; OSError."""
+    of what was handed out. Raises ValueError for a state of another cluster or one that was deleted; OSError. If there
+    is no room for the copy, the nodes go on."""
     if state.owner is not owner or not state.exists:
         raise ValueError("this snapshot was deleted, or is of another cluster")
-    epochs = [running[number].read(newest_group_epoch) for number in running.answering]
-    layout.handed_out.note(running.newest_image(), max(epochs, default=0))
+    staged = layout.stage(state.copies)
+    note_handed_out(layout, running)
     running.kill(running.running)
-    layout.put_back(state.copies)
+    layout.replace(staged)
     layout.restored, layout.stands = layout.handed_out.restored(state.end_offset), state.stands

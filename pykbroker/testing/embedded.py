@@ -7,6 +7,7 @@ The node runs in a thread of its own with a loop of its own (node_thread.py). It
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
@@ -72,6 +73,8 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         self._levels = None if begins_at is None else levels_of(begins_at)
         self._config: Config | None = None
         self._ports = KeptPorts()
+        #: one thread at a time saves a state, puts one back, or stops the broker
+        self._changing = threading.RLock()
         self._handed_out = HandedOut()
         self._client_time = ClientTime()
         self._run: NodeThread[OsRuntime] | None = None
@@ -178,12 +181,13 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
 
     def stop(self) -> None:
         """Shut the node down; returns when it has ended. A second call changes nothing."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
-            self._failure = run.failure
-        self._ports.close()
-        self._files.close()
+        with self._changing:
+            run, self._run = self._run, None
+            if run is not None:
+                run.stop()
+                self._failure = run.failure
+            self._ports.close()
+            self._files.close()
 
     # -- states that come back ----------------------------------------------------------------------------------------
 
@@ -191,33 +195,38 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         """Begin again as at the first start, with the same address: empty, or with the contents of `state`. Connections
         of clients are closed, and a client that connects in the meantime waits.
 
-        Fault rules and recorded requests stay. Clients may live on: no epoch and no producer id is handed out twice.
-        Raises RuntimeError if the broker is not running, or if its directories stay after its end.
+        Fault rules and recorded requests stay. Clients may live on: no leader epoch and no producer id is handed out
+        twice. Raises RuntimeError if the broker is not running, or if its directories stay after its end; OSError.
         """
-        config, cluster_id = self._node.config, self._node.shared.cluster_id
-        paths = directories_of(config)
-        if not self._files.is_temporary(paths):
-            raise RuntimeError("the broker's directories stay after its end, so they are not emptied: use a snapshot")
-        self._abandon()
-        self._files.begin_again(paths[0])
-        self._client_time.go_back(NEVER_MOVED)
-        # Some clients remember the id of their cluster.
-        self._format(config, cluster_id)
-        self._launch(self._handed_out.restored(0))
+        with self._changing:
+            config, cluster_id = self._node.config, self._node.shared.cluster_id
+            paths = directories_of(config)
+            if not self._files.is_temporary(paths):
+                raise RuntimeError(
+                    "the broker's directories stay after its end, so they are not emptied: use a snapshot"
+                )
+            staged = self._files.stage(None)
+            self._abandon()
+            self._files.replace(staged, paths)
+            self._client_time.go_back(NEVER_MOVED)
+            # Some clients remember the id of their cluster.
+            self._format(config, cluster_id)
+            self._launch(self._handed_out.restored(0))
 
     def snapshot(self) -> SavedState:
         """Return the state of the broker, for `restore`: topics, records, committed offsets, transactions, producers,
         members of groups. The broker stands still meanwhile, and its clients notice nothing. The snapshot ends with the
         broker. Raises RuntimeError if the broker is not running, OSError."""
-        run, node = self._started, self._node
-        run.pause()
-        try:
-            copy = self._files.copy(node.shared.directories.log_dirs, node.lifecycle.broker_epoch)
-            return SavedState(
-                self, {node.config.node_id: copy}, node.loader.image.offset + 1, self._client_time.moved()
-            )
-        finally:
-            run.resume()
+        with self._changing:
+            run, node = self._started, self._node
+            run.pause()
+            try:
+                copy = self._files.copy(node.shared.directories.log_dirs, node.lifecycle.broker_epoch)
+                return SavedState(
+                    self, {node.config.node_id: copy}, node.loader.image.offset + 1, self._client_time.moved()
+                )
+            finally:
+                run.resume()
 
     def restore(self, snapshot: SavedState) -> None:
         """Put the broker back to the state of a snapshot, with the same address. Connections of clients are closed, and
@@ -226,21 +235,23 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         The data are exact. Epochs of leaders, groups and producers are higher than all that clients have seen, so
         clients may live on; docs/testing.md lists those that must be made anew. Fault rules and recorded requests stay.
         Raises RuntimeError if the broker is not running, ValueError for a snapshot of another broker or one that was
-        deleted.
+        deleted, OSError. If there is no room for the copy, the broker goes on.
         """
-        node = self._node
-        if snapshot.owner is not self or not snapshot.exists:
-            raise ValueError("this snapshot was deleted, or is of another broker")
-        paths = [log_dir.path for log_dir in node.shared.directories.log_dirs]
-        self._abandon()
-        self._files.put_back(snapshot.copies[node.config.node_id], paths)
-        self._client_time.go_back(snapshot.moved)
-        self._launch(self._handed_out.restored(snapshot.end_offset))
+        with self._changing:
+            node = self._node
+            if snapshot.owner is not self or not snapshot.exists:
+                raise ValueError("this snapshot was deleted, or is of another broker")
+            paths = [log_dir.path for log_dir in node.shared.directories.log_dirs]
+            staged = self._files.stage(snapshot.copies[node.config.node_id])
+            self._abandon()
+            self._files.replace(staged, paths)
+            self._client_time.go_back(snapshot.moved)
+            self._launch(self._handed_out.restored(snapshot.end_offset))
 
     def _abandon(self) -> None:
         """End the node, whose files are about to be replaced."""
         run, node = self._started, self._node
-        self._handed_out.note(node.loader.image, run.read(newest_group_epoch))
+        self._handed_out.note(node.loader.image, newest_group_epoch(node))
         run.abandon()
         self._run = None
 

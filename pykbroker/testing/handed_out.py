@@ -23,7 +23,7 @@ _GROUP_MARGIN: Final = 1_000
 
 
 class HandedOut:
-    """Call `note` before the nodes of a state end, and then `restored` with the state that replaces it."""
+    """Call `note` before a node of a state ends, and then `restored` with the state that replaces it."""
 
     def __init__(self) -> None:
         self._leader_epoch = -1
@@ -54,7 +54,7 @@ class HandedOut:
 
 
 def newest_group_epoch(node: Node) -> int:
-    """Return the newest generation or epoch of the groups that a node coordinates. Call it on the broker loop, or while
-    that loop stands still."""
+    """Return the newest generation or epoch of the groups that a node coordinates. It may be called on any thread, and
+    does not wait for the node: the copy of a dict's values is made at once."""
     hosts = node.services.groups.coordinator.hosts()
-    return max((group.newest_epoch for host in hosts for group in host.shard.groups.values()), default=0)
+    return max((group.newest_epoch for host in hosts for group in list(host.shard.groups.values())), default=0)

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from pykbroker.metadata.restored import Restored
 from pykbroker.testing.embedded import Broker
 from pykbroker.testing.secured_clients import DEFAULT_USERS, SecuredClients, SecuredUsers
 
@@ -56,13 +55,18 @@ class SecureBroker(Broker, SecuredClients):
         """Start and wait until every user can log in. Raises the exception that kept the node from starting."""
         self._credentials.open()
         try:
-            return super().start()
+            super().start()
+            self._set_passwords()
         except BaseException:
             self.stop()
             raise
+        return self
 
-    def _launch(self, restored: Restored | None) -> None:
-        super()._launch(restored)
+    def reset(self) -> None:
+        super().reset()
+        self._set_passwords()
+
+    def _set_passwords(self) -> None:
         self._credentials.set_passwords(self._change, lambda: [self._image()])
 
     def stop(self) -> None:

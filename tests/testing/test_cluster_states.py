@@ -72,9 +72,12 @@ def test_a_cluster_whose_nodes_are_down_is_put_back(cluster: Cluster) -> None:
     assert len(cluster.faults) == 0
     cluster.produce("down", b"two")
     assert values(cluster, "down") == [b"one", b"two"]
+    epochs = leader_epochs(cluster, "down")
     cluster.kill()
     cluster.restore(snapshot)
     assert values(cluster, "down") == [b"one"]
+    # The limits were noted before the nodes ended.
+    assert min(leader_epochs(cluster, "down")) > max(epochs)
 
 
 def test_a_node_that_was_down_in_the_snapshot_is_down_again_and_catches_up(cluster: Cluster) -> None:

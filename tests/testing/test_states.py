@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
 from pykbroker.storage.format import StorageFormatError
-from pykbroker.testing import Broker, SecureBroker
+from pykbroker.testing import Broker, SecureBroker, broker_files
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -186,6 +187,46 @@ def test_users_of_a_secured_broker_can_log_in_after_a_reset() -> None:
         producer = LibrdkafkaProducer(broker.confluent("alice"))
         producer.produce("orders", b"one")
         assert producer.flush(60) == 0
+
+
+def test_a_secured_broker_has_the_passwords_of_the_snapshot() -> None:
+    with SecureBroker() as broker:
+        first = broker.users["alice"]
+        broker.users["alice"] = "another"
+        broker._set_passwords()
+        settings = broker.confluent("alice")
+        broker.users["alice"] = first
+        broker.restore(broker.snapshot())
+        producer = LibrdkafkaProducer(settings)
+        producer.produce("orders", b"one")
+        assert producer.flush(60) == 0
+
+
+def test_several_threads_may_ask_for_states_at_once(broker: Broker) -> None:
+    async def main() -> None:
+        snapshots = await asyncio.gather(*(broker.snapshot_async() for _ in range(4)))
+        await asyncio.gather(*(broker.restore_async(snapshot) for snapshot in snapshots), broker.snapshot_async())
+
+    broker.create_topic("orders")
+    asyncio.run(main())
+    assert broker.topics() == {"orders": 1}
+
+
+def test_a_restore_without_room_leaves_the_broker_as_it_is(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create_topic("orders")
+    snapshot = broker.snapshot()
+    broker.create_topic("later")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker_files, "copy_tree", full)
+        with pytest.raises(OSError, match="no room"):
+            broker.restore(snapshot)
+    assert broker.topics() == {"orders": 1, "later": 1}
+    broker.restore(snapshot)
+    assert broker.topics() == {"orders": 1}
 
 
 def test_only_a_running_broker_is_reset() -> None:
