@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
@@ -20,7 +21,7 @@ from pykbroker.dead_letters.letter_writer import LetterWriter
 from pykbroker.dead_letters.sent_requests import ANSWER_SECONDS
 from pykbroker.dead_letters.source_reader import SourceReader
 from pykbroker.dead_letters.source_records import CopiedRecords, NotReadable, SourceOutcome
-from pykbroker.dead_letters.writer_machine import CONFIRM_SECONDS, SOURCE_SECONDS
+from pykbroker.dead_letters.writer_machine import CONFIRM_SECONDS, SOURCE_SECONDS, WriterMachine
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
     ConfigResource,
@@ -48,6 +49,7 @@ from pykbroker_wire.messages.produce import (
 from pykbroker_wire.primitives import ZERO_UUID
 from pykbroker_wire.records.batch import BatchHeader
 from pykbroker_wire.records.record import iter_records
+from testkit.planting import Edit, plant
 from testkit.simulated.world import World
 
 GROUP = "g"
@@ -627,3 +629,27 @@ def test_a_broker_that_hangs_delays_no_copies_for_others() -> None:
         bench.answer(index=1)
     assert all(promise.done() for promise in promises)
     assert len(hanging) == 1
+
+
+#: Bugs that the random events of test_letter_model.py find too seldom, each with the case that finds it.
+SELDOM: Final[Mapping[str, tuple[Callable[[], None], list[Edit]]]] = {
+    "the end of the wait for a leader that hangs is not looked for": (
+        test_letters_do_not_wait_for_a_leader_that_hangs_and_has_lost_its_place,
+        [(WriterMachine.next_wake, "self._sent.next_due()", "None")],
+    ),
+    "a new leader waits for letters that the last one has appended": (
+        partial(
+            test_a_refusal_by_the_last_leader_lets_the_next_one_have_the_letters_at_once,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ),
+        [(WriterMachine._confirm, "if failed.is_moved:", "if False:")],
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", SELDOM)
+def test_a_case_finds_a_bug_that_events_find_too_seldom(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, planted = SELDOM[bug]
+    plant(monkeypatch, planted)
+    with pytest.raises(AssertionError):
+        case()
