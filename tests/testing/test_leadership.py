@@ -52,6 +52,8 @@ def test_the_coordinator_of_a_group_moves_under_its_member(cluster: Cluster) -> 
             # librdkafka asks for the new coordinator every 500 ms. A commit that it tries again before that fails with
             # the next change of the address, and this repeats until the session times out.
             "retry.backoff.ms": 1000,
+            # A member that joined before it knew the topic looks for it again.
+            "topic.metadata.refresh.interval.ms": 1000,
         }
     )
     consumer.subscribe(["jobs"])
