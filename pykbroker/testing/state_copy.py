@@ -7,6 +7,7 @@ handed out again after that (handed_out.py).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
@@ -17,17 +18,14 @@ from pykbroker_log.os_disk import links
 from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.reserve import FILE as RESERVE
 
-#: A file up to this size is read and written at once.
-_SMALL_BYTES = 256 * 1024
 #: Files that belong to a running node alone. The reserve is made again.
 _LEFT_OUT = frozenset({names.LOCK, RESERVE})
 
 
 def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_link: bool = False) -> None:
     """Copy a directory and everything in it to `target`, which is made unless it is there. The names `left_out`, and
-    folders that wait for their deletion, are not copied. `may_link`: only pykbroker opens both directories, so a large
-    file that is not appended to gets a second name, and is copied before it changes (os_disk/links.py). Raises
-    OSError."""
+    folders that wait for their deletion, are not copied. `may_link`: only pykbroker opens both directories, so a
+    closed segment gets a second name, and is copied before it changes (os_disk/links.py). Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(target, 0o700)
     with os.scandir(source) as found:
@@ -46,27 +44,12 @@ def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_l
 
 
 def _copy_file(source: str, target: str, *, may_link: bool) -> None:
-    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(read).st_size
-        if size > _SMALL_BYTES:
-            if may_link:
-                # A target on another file system is copied.
-                with suppress(OSError):
-                    links.link(source, target)
-                    return
-            links.copy(source, target, keeps_time=True)
+    if may_link:
+        # A target on another file system is copied.
+        with suppress(OSError):
+            links.link(source, target)
             return
-        # Most files are empty or small, and fewer calls copy them.
-        write = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            data = memoryview(os.read(read, size))
-            while data:
-                data = data[os.write(write, data) :]
-        finally:
-            os.close(write)
-    finally:
-        os.close(read)
+    links.copy(source, target, keeps_time=True)
 
 
 def copy_settled(log_dirs: Sequence[LogDir], target: str, broker_epoch: int) -> None:
@@ -87,7 +70,6 @@ def remove_contents(path: str) -> None:
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                remove_contents(entry.path)
-                os.rmdir(entry.path)
+                shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)

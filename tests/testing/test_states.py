@@ -448,7 +448,7 @@ def test_records_are_as_old_as_they_were(broker: Broker) -> None:
 
 
 def test_closed_segments_are_shared_and_stay_as_they_were(broker: Broker) -> None:
-    """A large file has one copy on the disk, until the node would change it."""
+    """A closed segment has one copy on the disk, until the node would change it."""
     broker.create_topic("orders", config={"segment.bytes": 1024 * 1024})
     large = [b"%d" % number + bytes(400_000) for number in range(8)]
     write(broker, "orders", *large)
