@@ -122,7 +122,6 @@ class ActiveController:
             else list(bootstrap)
         )
         self._own_incarnation = own_incarnation
-        self._restored = restored
         self._node_id = node_id
         self._offsets = OffsetControl(self.state.checkpoint())
         self._pending: deque[_Pending] = deque()
@@ -313,7 +312,7 @@ class ActiveController:
         half_done = state.transaction_offset >= 0
         if half_done:
             records.append(AbortTransactionRecord(reason="Controller failover"))
-        restoration = [] if self._restored is None else restoration_records(state, self._restored)
+        restoration = restoration_records(state)
         if state.metadata_version:
             return records + restoration
         bootstrap = self._bootstrap

@@ -10,17 +10,17 @@ from __future__ import annotations
 from pykbroker.controller.brokers import FENCE
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import NO_LEADER
-from pykbroker.metadata.restored import Restored
 from pykbroker.metadata.snapshot import partition_record
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import BrokerRegistrationChangeRecord, ProducerIdsRecord
 
 
-def restoration_records(state: ControllerState, restored: Restored) -> list[TopLevel]:
-    """Return the records, or none if an active controller has written them already. The record of the producer ids is
-    the last of them, so it proves that the others are there too."""
-    image = state.image
-    if image.producer_ids_next >= restored.producer_id:
+def restoration_records(state: ControllerState) -> list[TopLevel]:
+    """Return the records. There are none for a cluster that was not put back, and none if an active controller has
+    written them already. The record of the producer ids is the last of them, so it proves that the others are there
+    too."""
+    image, restored = state.image, state.restored
+    if restored is None or image.producer_ids_next >= restored.producer_id:
         return []
     version = state.metadata_version
     records: list[TopLevel] = [

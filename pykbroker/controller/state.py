@@ -105,7 +105,6 @@ class ControllerState:
         policies: Policies | None = None,
         restored: Restored | None = None,
     ) -> None:
-        """`restored`: the limits of a cluster that was put back to an earlier state."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.config = config
@@ -118,7 +117,8 @@ class ControllerState:
         self.held = HeldElections()
         #: the offset of each broker's newest registration record: a broker is caught up once it has read that record
         self.registration_offsets: dict[int, int] = {}
-        self._restored = restored
+        #: the limits of a cluster that was put back to an earlier state
+        self.restored = restored
         #: topics that would share metric names
         self.collisions = NameCollisions()
         # Made when the first ACL is created.
@@ -137,12 +137,12 @@ class ControllerState:
     def first_leader_epoch(self) -> int:
         """The leader epoch of a new partition. Clients of a cluster that was put back may have seen another topic of
         its name."""
-        return 0 if self._restored is None else self._restored.leader_epoch + 1
+        return 0 if self.restored is None else self.restored.leader_epoch + 1
 
     def is_restored(self, broker: BrokerImage) -> bool:
         """Return True if the broker registered before the state that was put back, so that its process has ended. Its
         directories are as they were in that state."""
-        return self._restored is not None and broker.epoch < self._restored.end_offset
+        return self.restored is not None and broker.epoch < self.restored.end_offset
 
     # Replaying.
 

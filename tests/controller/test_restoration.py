@@ -35,7 +35,7 @@ def cluster() -> Pure:
 
 
 def restore(pure: Pure) -> None:
-    pure.apply(Result(None, restoration_records(pure.state, LIMITS)))
+    pure.apply(Result(None, restoration_records(pure.state)))
 
 
 def test_every_partition_waits_for_a_leader_with_a_higher_epoch() -> None:
@@ -59,7 +59,7 @@ def test_the_next_block_of_producer_ids_is_a_new_one() -> None:
 def test_the_next_controller_writes_the_records_no_second_time() -> None:
     pure = cluster()
     restore(pure)
-    assert restoration_records(pure.state, LIMITS) == []
+    assert restoration_records(pure.state) == []
 
 
 def test_a_new_topic_begins_with_a_higher_epoch_too() -> None:
