@@ -16,8 +16,7 @@ import fcntl
 import os
 import stat
 
-#: The suffix of a copy that has not got its name yet. A log that is opened removes such files.
-UNFINISHED = ".tmp"
+from pykbroker_log import names
 
 # ioctl(2): the target shares the blocks of the source until one of them is changed. Python has no name for it.
 _FICLONE = 0x40049409
@@ -80,7 +79,8 @@ def own_copy(fd: int, path: str, size: int | None, *, is_durable: bool) -> None:
     """Put a copy in the place of `path`: the first `size` bytes, or all if `size` is None. With `is_durable` the copy
     is durable under that name on return. Raises OSError, and then the name stands for the old file or for the copy."""
     found = os.fstat(fd)
-    temporary = path + UNFINISHED
+    # A log that is opened removes a copy that has not got its name.
+    temporary = path + names.UNFINISHED
     writing = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         try:
