@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pykbroker.metadata.features import METADATA_VERSION, REGISTERED, metadata_version_name
 from pykbroker.metadata.image import VersionRange
@@ -22,14 +22,6 @@ from pykbroker_wire.stored.metadata import (
     UnregisterBrokerRecord,
 )
 from pykbroker_wire.stored_framing import UnknownRecordType
-
-_TAKEN: Final = (
-    FeatureLevelRecord,
-    RegisterBrokerRecord,
-    BrokerRegistrationChangeRecord,
-    UnregisterBrokerRecord,
-    RegisterControllerRecord,
-)
 
 
 class NewerRecords(ValueError):
@@ -69,7 +61,7 @@ def stored_cluster(voters: VoterSet | None, values: Iterable[bytes]) -> StoredCl
             record = decode_record(value)
             if isinstance(record, FeatureLevelRecord):
                 levels[record.name] = record.feature_level
-            elif isinstance(record, _TAKEN):
+            else:
                 _take(cluster, record)
     except UnknownRecordType as error:
         raise NewerRecords(f"its metadata log has records of a newer release ({error})") from None
@@ -86,6 +78,7 @@ def stored_cluster(voters: VoterSet | None, values: Iterable[bytes]) -> StoredCl
 
 
 def _take(cluster: StoredCluster, record: object) -> None:
+    """Take what the record has about brokers and controllers. Most records have nothing."""
     match record:
         case RegisterBrokerRecord():
             number = record.broker_id
