@@ -60,7 +60,7 @@ KINDS = {
         Kind(
             "first",
             {
-                "group.initial.rebalance.delay.ms": "150",
+                "group.initial.rebalance.delay.ms": "400",
                 "group.min.session.timeout.ms": "500",
                 "group.consumer.migration.policy": "disabled",
             },

@@ -58,6 +58,9 @@ class Home:
             "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
             "controller.quorum.bootstrap.servers": controller,
             "log.dirs": ",".join(map(str, self.log_dirs)),
+            # A life waits until a log start is in its checkpoint. By default that is half a minute after the start.
+            "log.initial.task.delay.ms": "1000",
+            "log.flush.start.offset.checkpoint.interval.ms": "1000",
             **config,
         }
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))

@@ -206,7 +206,15 @@ class Life:
             self.client.transact(
                 self.home.bootstrap, "transacted", name, [(commit, self._records(6, 2)), (commit, self._records(2, 2))]
             )
-        producer = Producer({"bootstrap.servers": self.home.bootstrap, "transactional.id": OPEN, "log_level": 0})
+        # The transaction stays open over the handovers of a slow machine, and not only for the default of a minute.
+        producer = Producer(
+            {
+                "bootstrap.servers": self.home.bootstrap,
+                "transactional.id": OPEN,
+                "transaction.timeout.ms": 900_000,
+                "log_level": 0,
+            }
+        )
         producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
         for record in self._records(4, 2):

@@ -204,7 +204,8 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
 
     def pause(self, *nodes: int) -> None:
         """Pause these nodes, or all, as SIGSTOP does; returns when they are paused. Their sockets stay open, and accept
-        connections and requests without answering. Raises RuntimeError for a node that does not run."""
+        connections and requests without answering. Raises RuntimeError for a node that does not run, and TimeoutError
+        if a loop of a node stands still for a minute."""
         self._known(nodes)
         for number in nodes or self.nodes:
             self._running.node(number)
@@ -232,13 +233,14 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
         between two nodes is cut in both directions, also that of their controllers: sent bytes wait, and arrive after
         `heal`; new connections wait. Clients reach every node, unless `CLIENTS` is a member of a group:
         `partition_network([1], [2, 3, CLIENTS])`. Then only nodes of that group read the bytes of clients. A second
-        call replaces the first.
+        call replaces the first. Raises ValueError for a node that is unknown or in two groups, and TimeoutError if a
+        loop of a node stands still for a minute.
         """
         self._network.partition(groups, self.nodes)
         self._running.network_changed()
 
     def heal(self) -> None:
-        """Let all nodes reach each other again."""
+        """Let all nodes reach each other again. Raises TimeoutError as `partition_network` does."""
         self._network.heal()
         self._running.network_changed()
 

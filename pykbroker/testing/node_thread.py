@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,9 @@ from pykbroker.testing.killable import KillableRuntime, killable_loop
 
 R = TypeVar("R", bound=OsRuntime)
 T = TypeVar("T")
+
+#: A loop that does nothing for so long will do nothing any more.
+STUCK_SECONDS = 60.0
 
 
 class NodeThread(Generic[R]):
@@ -168,28 +172,42 @@ class NodeThread(Generic[R]):
 
     def pause(self) -> None:
         """Pause both loops until `resume`, or the end of the node; returns when they are paused. The node's sockets
-        stay open."""
+        stay open. Raises TimeoutError if a loop stands still for a minute."""
         go = threading.Event()
 
-        def stand(stands: threading.Event, go_on: Callable[[], object]) -> None:
-            stands.set()
+        def stand(stands: concurrent.futures.Future[None], go_on: Callable[[], object]) -> None:
+            stands.set_result(None)
             go.wait()
             go_on()
 
         standing = []
         for loop, go_on in self._loops():
-            stands = threading.Event()
+            stands: concurrent.futures.Future[None] = concurrent.futures.Future()
             if _called(loop, partial(stand, stands, go_on)):
                 self._go = go
                 standing.append(stands)
-        for stands in standing:
-            while not stands.wait(0.05) and self.runs:
-                pass  # a node that is about to end is never paused
+        try:
+            for stands in standing:
+                # A node that is about to end is never paused.
+                self._wait_for(stands, "has not paused")
+        except TimeoutError:
+            self.resume()
+            raise
 
     def resume(self) -> None:
         go, self._go = self._go, None
         if go is not None:
             go.set()
+
+    def _wait_for(self, done: concurrent.futures.Future[None], what: str) -> None:
+        """Wait until a callback on a loop is done, or the node has ended. Raises the callback's exception, or
+        TimeoutError."""
+        deadline = time.monotonic() + STUCK_SECONDS
+        while self.runs and not concurrent.futures.wait([done], 0.05).done:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"node {self._config.node_id} {what} for {STUCK_SECONDS:g} s; a loop stands still")
+        if done.done():
+            done.result()
 
     def _loops(self) -> list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]]:
         """Return each loop of the node, with the first thing to do there after a pause."""
@@ -304,19 +322,22 @@ class KillableNode(NodeThread[KillableRuntime]):
 
     def network_changed(self) -> None:
         """Let the node's connections follow the network; returns when they do. A paused node lets them follow when it
-        resumes, before anything else."""
+        resumes, before anything else. Raises TimeoutError if a loop of the node stands still for a minute."""
         if self.is_paused:
             return
 
-        def follow(runtime: KillableRuntime, done: threading.Event) -> None:
-            runtime.network_changed()
-            done.set()
+        def follow(runtime: KillableRuntime, followed: concurrent.futures.Future[None]) -> None:
+            try:
+                runtime.network_changed()
+            except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
+                followed.set_exception(error)
+            else:
+                followed.set_result(None)
 
         for runtime in self._runtimes:
-            done = threading.Event()
-            if _called(runtime.loop, partial(follow, runtime, done)):
-                while not done.wait(0.05) and self.runs:
-                    pass
+            followed: concurrent.futures.Future[None] = concurrent.futures.Future()
+            if _called(runtime.loop, partial(follow, runtime, followed)):
+                self._wait_for(followed, "has not followed the network")
 
     @property
     def _runtimes(self) -> tuple[KillableRuntime, ...]:

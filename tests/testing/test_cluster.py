@@ -17,6 +17,7 @@ import pytest
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.testing import CLIENTS, Cluster, SecureCluster
+from pykbroker.testing.killable import KillableRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -183,6 +184,27 @@ def test_half_of_the_nodes_cannot_commit_and_both_halves_agree_again(cluster: Cl
     eventually("a controller is active", lambda: cluster.controller() is not None)
     assert active is not None
     cluster.restore()
+
+
+@pytest.mark.parametrize("disturb", [Cluster.heal, Cluster.pause])
+def test_a_disturbance_does_not_wait_for_ever_for_a_loop_that_is_stuck(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, disturb: Callable[[Cluster], None]
+) -> None:
+    monkeypatch.setattr("pykbroker.testing.node_thread.STUCK_SECONDS", 0.2)
+    with loop_standing_still(cluster._running.node(2).broker_loop), pytest.raises(TimeoutError, match="node 2 has not"):
+        disturb(cluster)
+    assert 2 not in cluster.paused
+
+
+def test_what_goes_wrong_on_a_loop_is_raised_by_the_disturbance(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: KillableRuntime) -> None:
+        raise RuntimeError("no link")
+
+    monkeypatch.setattr(KillableRuntime, "network_changed", fail)
+    with pytest.raises(RuntimeError, match="no link"):
+        cluster.heal()
 
 
 def test_a_paused_node_does_nothing_and_refuses_nothing(cluster: Cluster) -> None:

@@ -84,7 +84,8 @@ class ShareReader:
             for index in dict.fromkeys((*indexes, *given))
         ]
         defaults: dict[str, Any] = {
-            "max_wait_ms": 500,
+            # The fetch that opens a session waits until the leaders of its share partitions have read their states.
+            "max_wait_ms": 500 if self._epoch else 5_000,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
             "max_records": 500,
