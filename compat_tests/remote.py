@@ -18,7 +18,8 @@ The operations:
   -> {values, connections, error}
 
 The operation join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular
-expression), instance (group.instance.id), assignor (the server's).
+expression), instance (group.instance.id), assignor (the server's), may_end. With any text as may_end, the end of a
+session is no failure of the member. Only franz-go passes it to the application.
 """
 
 from __future__ import annotations

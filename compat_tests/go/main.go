@@ -73,6 +73,7 @@ type request struct {
 	Pattern         string   `json:"pattern"`
 	Instance        string   `json:"instance"`
 	Assignor        string   `json:"assignor"`
+	MayEnd          string   `json:"may_end"`
 
 	SessionTimeoutMs int64         `json:"session_timeout_ms"`
 	TransactionalID  string        `json:"transactional_id"`
@@ -280,6 +281,13 @@ func (m *member) fail(err error) {
 	}
 }
 
+// sessionEnded is true for the news that a member had no session any more, after which the client joins again by itself.
+func sessionEnded(err error) bool {
+	var session *kgo.ErrGroupSession
+	return errors.As(err, &session) &&
+		(errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.GroupIDNotFound))
+}
+
 func join(r request) (*member, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &member{assigned: map[place]bool{}, rows: [][]any{}, cancel: cancel, done: make(chan struct{})}
@@ -332,6 +340,9 @@ func join(r request) (*member, error) {
 		for ctx.Err() == nil {
 			fetches := client.PollFetches(ctx)
 			for _, failed := range fetches.Errors() {
+				if r.MayEnd != "" && sessionEnded(failed.Err) {
+					continue
+				}
 				if !errors.Is(failed.Err, context.Canceled) {
 					m.fail(failed.Err)
 				}
