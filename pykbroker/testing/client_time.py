@@ -35,6 +35,8 @@ _TURNS: Final = 3
 _LAST_TURNS: Final = 10
 #: An advance that a node does not take part in for this long has failed.
 _PATIENCE_SECONDS: Final = 60.0
+#: The time after which an advance looks again for nodes that have ended.
+_LOOK_SECONDS: Final = 0.05
 #: As `Jump.at_ms`: everything that has a timestamp is older than the jump.
 _STILL_TO_COME: Final = 1 << 62
 
@@ -199,20 +201,24 @@ class ClientTime:
         return Moved(self.jumps, self.wall_ahead_ms)
 
     def go_back(self, moved: Moved) -> None:
-        """Forget the jumps since `moved` was returned. Call it while no node runs: its data are those of that time."""
-        self.jumps, self.wall_ahead_ms = moved
+        """Forget the jumps since `moved` was returned. Call it while no node runs: its data are those of that time. An
+        advance that the end of the nodes has interrupted is over when this returns."""
+        with self._advancing:
+            self.jumps, self.wall_ahead_ms = moved
 
     def advance(
         self, by_ms: int, is_asked: Callable[[int | None], bool] = lambda node: True, *, wall_clock: bool = False
     ) -> None:
         """Move the clocks of all nodes. `is_asked` returns False for a node that does not take part, because it is
         paused: it gets the whole jump when it goes on. `wall_clock`: let the wall clock of the broker loops follow,
-        and with it the timestamps that brokers write; then the ages of records need no jump. Raises TimeoutError."""
+        and with it the timestamps that brokers write; then the ages of records need no jump. Raises RuntimeError if
+        every node ends before the clocks have moved, TimeoutError."""
         with self._advancing:
             self._move(by_ms, is_asked, wall_clock)
 
     def _move(self, by_ms: int, is_asked: Callable[[int | None], bool], wall_clock: bool) -> None:
         before, wall_before_ms, begun_s = self.jumps, self.wall_ahead_ms, self.offset_s
+        clocks = self._open()
 
         def note(at_ms: int) -> None:
             moved_ms = round((self.offset_s - begun_s) * 1000)
@@ -236,20 +242,28 @@ class ClientTime:
             note(at_ms)
             while self.now_ms() < at_ms:
                 time.sleep(0.0005)
+        if clocks and all(clock.loop.is_closed() for clock in clocks):
+            raise RuntimeError("every node has ended before the clock had moved")
+
+    def _open(self) -> list[MovedClock]:
+        """Return the clocks of the nodes that have not ended. The loop of a node that has ended is closed."""
+        with self._lock:
+            return [clock for clock in self._clocks if not clock.loop.is_closed()]
 
     def _each(self, is_asked: Callable[[int | None], bool], call: Callable[[MovedClock], Any], turns: int) -> list[Any]:
         """Call a function with each clock on its loop, and return the results when so many turns of the loops have
-        passed."""
-        with self._lock:
-            clocks = list(self._clocks)
-        waiting = {clock: answer for clock in clocks if (answer := _called(clock, call, turns)) is not None}
-        done, late = concurrent.futures.wait(
-            [answer for clock, answer in waiting.items() if is_asked(clock.node)], _PATIENCE_SECONDS
-        )
+        passed. A node that ends before that takes no part. Raises TimeoutError."""
+        called = {clock: answer for clock in self._open() if (answer := _called(clock, call, turns)) is not None}
+        waiting = {answer: clock for clock, answer in called.items() if is_asked(clock.node)}
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while (late := concurrent.futures.wait(waiting, _LOOK_SECONDS).not_done) and time.monotonic() < deadline:
+            for answer in late:
+                if waiting[answer].loop.is_closed():
+                    del waiting[answer]
         if late:
-            nodes = [clock.node for clock, answer in waiting.items() if answer in late]
+            nodes = [waiting[answer].node for answer in late]
             raise TimeoutError(f"the clocks of nodes {nodes} did not move within {_PATIENCE_SECONDS:g} s")
-        return [answer.result() for answer in done]
+        return [answer.result() for answer in waiting]
 
 
 def _look(clock: MovedClock) -> float | None:

@@ -84,7 +84,8 @@ class Clock:
         ids have run if the time of their interval has come. Records from before are older by this
         time. `wall_clock`: the timestamps that the broker writes follow too, for clients whose own clock is moved as
         well; a record with the timestamp of a clock that stays then looks old. Raises ClockError (a ValueError) for a
-        duration that is not possible, ConfigError beside an authorizer, RuntimeError if nothing runs.
+        duration that is not possible, ConfigError beside an authorizer, RuntimeError if nothing runs, or if every node
+        ends before the clock has moved.
         """
         by_ms = duration_ms(by)
         require_movable(self._configs())

@@ -308,7 +308,7 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
         return self._running.newest_image()
 
     def _ask(self, node: int, request: Any) -> Any:
-        return self._running[node].ask(request)
+        return self._running.ask(node, request)
 
     def _of_each_node(self, read: Callable[[Node], T]) -> list[T]:
         return [self._running[node].read(read) for node in self._asked_nodes()]

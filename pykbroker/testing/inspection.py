@@ -127,7 +127,8 @@ class Inspected(HasSessions):
 
     @abstractmethod
     def _ask(self, node: int, request: Any) -> Any:
-        """Return a node's answer to a request. Raises RuntimeError if it does not serve."""
+        """Return a node's answer to a request. Raises RuntimeError if it does not serve, ConnectionError if another
+        node may serve the request instead."""
 
     @abstractmethod
     def _asked_nodes(self) -> tuple[int, ...]:
@@ -475,7 +476,7 @@ class Inspected(HasSessions):
                     if not code:
                         return found
             except ConnectionError:
-                # Only a cluster outside this process is asked over connections.
+                # The node ended, or a cluster outside this process closed its connection.
                 code = ErrorCode.NETWORK_EXCEPTION
             _may_try_again(code, deadline, what)
 

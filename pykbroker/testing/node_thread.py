@@ -33,6 +33,10 @@ T = TypeVar("T")
 STUCK_SECONDS = 60.0
 
 
+class NotServing(RuntimeError):
+    """The node does not serve, or has ended before it answered. Then it may have done what was asked."""
+
+
 class NodeThread(Generic[R]):
     """The constructor starts the thread. Methods are for the threads of the host, and may not be called on the node's
     loop."""
@@ -52,10 +56,9 @@ class NodeThread(Generic[R]):
         and `stands` are as for `Node`."""
         self._config = config
         self._make_runtime = make_runtime
-        self._may_format = may_format
-        self._make_dispatcher = make_dispatcher
-        self._restored = restored
-        self._stands = stands
+        self._make_node = partial(
+            Node, config, may_format=may_format, make_dispatcher=make_dispatcher, restored=restored, stands=stands
+        )
         self._is_abandoned = False
         self._go: threading.Event | None = None
         #: the exception that kept the node from starting, or ended it unexpectedly
@@ -66,6 +69,8 @@ class NodeThread(Generic[R]):
         self._stop: asyncio.Event | None = None
         self._has_loop = threading.Event()
         self._is_ready = threading.Event()
+        #: done when the node has ended, so that no thread waits longer for an answer
+        self._end: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self._has_loop.wait()
@@ -94,7 +99,8 @@ class NodeThread(Generic[R]):
     def ask(self, request: object, timeout_seconds: float = 60.0) -> Any:
         """Pass a request to the node's broker half in memory, in the newest version of its API, and return the answer.
 
-        Raises RuntimeError if it does not serve, TimeoutError, or the handler's exception.
+        Raises NotServing (a RuntimeError), also at once if the node ends before it answers, TimeoutError, or the
+        handler's exception.
         """
         return self._asked(lambda node: node.call(request), timeout_seconds)
 
@@ -115,12 +121,13 @@ class NodeThread(Generic[R]):
     def _asked(self, ask: Callable[[Node], Any], timeout_seconds: float) -> Any:
         node = self._node
         if node is None:
-            raise RuntimeError(f"node {self._config.node_id} does not serve")
+            raise NotServing(f"node {self._config.node_id} does not serve")
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def there(later: asyncio.Future[Any] | Promise) -> None:
             if later.cancelled():
                 answer.cancel()
+                answer.set_running_or_notify_cancel()
             elif (error := later.exception()) is not None:
                 answer.set_exception(error)
             else:
@@ -138,16 +145,26 @@ class NodeThread(Generic[R]):
                 answer.set_result(result)
 
         if not _called(node.broker_loop, call):
-            raise RuntimeError(f"node {self._config.node_id} does not serve")
-        return answer.result(timeout_seconds)
+            raise NotServing(f"node {self._config.node_id} does not serve")
+        return self._answered(answer, timeout_seconds)
+
+    def _answered(self, answer: concurrent.futures.Future[T], timeout_seconds: float) -> T:
+        """Wait for an answer of the node. A node that shuts down cancels the requests that wait, and a node that is
+        killed leaves them undone."""
+        either: tuple[concurrent.futures.Future[Any], ...] = (answer, self._end)
+        done, _ = concurrent.futures.wait(either, timeout_seconds, concurrent.futures.FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError(f"node {self._config.node_id} did not answer within {timeout_seconds:g} s")
+        if answer not in done or answer.cancelled():
+            raise NotServing(f"node {self._config.node_id} has ended before it answered")
+        return answer.result()
 
     def metrics(self, timeout_seconds: float = 60.0) -> list[Sample]:
-        """Return the metrics of the node with their current values, sorted by name. Raises RuntimeError if it does not
-        serve."""
+        """Return the metrics of the node with their current values, sorted by name. Raises as `ask` does."""
         node = self._node
         if node is None or self._loop is None:
-            raise RuntimeError(f"node {self._config.node_id} does not serve")
-        return asyncio.run_coroutine_threadsafe(node.samples(), self._loop).result(timeout_seconds)
+            raise NotServing(f"node {self._config.node_id} does not serve")
+        return self._answered(asyncio.run_coroutine_threadsafe(node.samples(), self._loop), timeout_seconds)
 
     def begin_stop(self) -> None:
         """Request a shutdown, or the end of a start. `stop` waits for it."""
@@ -229,20 +246,14 @@ class NodeThread(Generic[R]):
         self._node = None
         self._has_loop.set()
         self._is_ready.set()
+        self._end.set_result(None)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         runtime = self._runtime = self._make_runtime(self._loop)
         self._has_loop.set()
         try:
-            node = Node(
-                self._config,
-                runtime,
-                may_format=self._may_format,
-                make_dispatcher=self._make_dispatcher,
-                restored=self._restored,
-                stands=self._stands,
-            )
+            node = self._make_node(runtime)
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the start
             self.failure = error
             runtime.close()

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.net.client import Unanswered
 from pykbroker.node.node import Node
 from pykbroker.testing.in_sync import missing
 from pykbroker.testing.inspection import POLL_SECONDS
-from pykbroker.testing.node_thread import KillableNode
+from pykbroker.testing.node_thread import KillableNode, NotServing
 
 
 class RunningNodes:
@@ -78,15 +79,27 @@ class RunningNodes:
         quorums = [node.shared.quorum for node in self.serving() if node.shared.quorum.is_leader]
         return max(quorums, key=lambda quorum: quorum.epoch).node_id if quorums else None
 
+    def ask(self, number: int, request: Any) -> Any:
+        """Return a node's answer. Raises Unanswered (a ConnectionError) if the node ends before that, because another
+        node may serve the request then."""
+        try:
+            return self._runs[number].ask(request)
+        except NotServing as error:
+            raise Unanswered(str(error)) from error
+
     def ask_controller(self, request: Any, timeout_seconds: float) -> Any:
-        """Return the active controller's answer. Raises RuntimeError if no node can be asked."""
+        """Return the active controller's answer. Raises RuntimeError if no node can be asked, and Unanswered as `ask`
+        does."""
         answering = self.answering
         if not answering:
             raise RuntimeError("no node of the cluster serves")
         # The controller's own node needs no network, which may be cut.
         controller = self.controller()
         asked = controller if controller in answering else answering[0]
-        return self._runs[asked].ask_controller(request, timeout_seconds)
+        try:
+            return self._runs[asked].ask_controller(request, timeout_seconds)
+        except NotServing as error:
+            raise Unanswered(str(error)) from error
 
     def network_changed(self) -> None:
         """Let the connections of every node follow the network."""

@@ -200,3 +200,88 @@ def test_a_node_that_has_ended_takes_no_part_and_one_that_starts_later_has_all_j
     clock = shared.clock_of(as_loop(Loop()))
     assert clock.time() == pytest.approx(45)
     assert clock.jumps.total_ms == 45_000
+
+
+@contextmanager
+def ending_loop(ends: threading.Event) -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop on a thread that stands still until `ends` is set. Then it is closed, and no call that came in the
+    meantime is made."""
+    loop = asyncio.new_event_loop()
+    stands = threading.Event()
+
+    def stand_still() -> None:
+        stands.set()
+        ends.wait()
+        loop.stop()
+
+    def run() -> None:
+        loop.call_soon(stand_still)
+        loop.run_forever()
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert stands.wait(60)
+        yield loop
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_an_advance_fails_at_once_if_its_node_ends_meanwhile() -> None:
+    ends = threading.Event()
+    with ending_loop(ends) as loop:
+        shared = ClientTime()
+        clock = shared.clock_of(loop)
+
+        def is_asked(node: int | None) -> bool:
+            # The loop has got the call.
+            ends.set()
+            return True
+
+        with pytest.raises(RuntimeError, match="every node has ended"):
+            shared.advance(45_000, is_asked)
+        assert loop.is_closed()
+        assert clock.jumps == shared.jumps
+
+
+def test_an_advance_goes_on_without_a_node_that_ends_meanwhile() -> None:
+    ends = threading.Event()
+    with ending_loop(ends) as ending, running_loop() as loop:
+        shared, ran = ClientTime(), list[str]()
+        clock, ended = shared.clock_of(loop, 1), shared.clock_of(ending, 2)
+        on(loop, partial(_arm, clock, ran, "one"))
+
+        def is_asked(node: int | None) -> bool:
+            if node == ended.node:
+                ends.set()
+            return True
+
+        shared.advance(45_000, is_asked)
+        assert ran == ["one"]
+
+
+def test_the_clock_goes_back_after_an_advance_that_is_interrupted() -> None:
+    ends, is_back = threading.Event(), threading.Event()
+    with ending_loop(ends) as loop:
+        shared = ClientTime()
+        clock = shared.clock_of(loop)
+        before = shared.moved()
+
+        def go_back() -> None:
+            shared.go_back(before)
+            is_back.set()
+
+        going_back = threading.Thread(target=go_back)
+
+        def is_asked(node: int | None) -> bool:
+            going_back.start()
+            ends.set()
+            return True
+
+        with pytest.raises(RuntimeError, match="every node has ended"):
+            shared.advance(45_000, is_asked)
+        assert is_back.wait(60)
+        going_back.join()
+        assert clock.jumps == NO_JUMPS
