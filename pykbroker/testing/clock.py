@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.typed_config import Config
 from pykbroker.testing.asynchronous import on_thread
@@ -40,6 +41,10 @@ class ClockError(ValueError):
     """A duration is not possible."""
 
 
+def _no_duration(given: object) -> ClockError:
+    return ClockError(f'a duration is text such as "45s", "10 min" or "7 d", or milliseconds, not {given!r}')
+
+
 def duration_ms(given: str | float | datetime.timedelta) -> int:
     """Return the milliseconds of `"45s"`, `"10 min"`, `"7 d"`, a timedelta, or a number of milliseconds. Raises
     ClockError."""
@@ -49,12 +54,12 @@ def duration_ms(given: str | float | datetime.timedelta) -> int:
         match = _DURATION.fullmatch(given.lower())
         unit = None if match is None else _UNITS_MS.get(match[2] + match[3], _UNITS_MS.get(match[2]))
         if match is None or unit is None:
-            raise ClockError(f'a duration is text such as "45s", "10 min" or "7 d", or milliseconds, not {given!r}')
+            raise _no_duration(given)
         found = float(match[1]) * unit
     elif isinstance(given, int | float) and not isinstance(given, bool):
         found = float(given)
     else:
-        raise ClockError(f'a duration is text such as "45s", "10 min" or "7 d", or milliseconds, not {given!r}')
+        raise _no_duration(given)
     if not 1 <= found <= _LONGEST_MS:
         raise ClockError(f"a clock moves by 1 ms up to 10 years, not by {given!r}")
     return round(found)
@@ -96,8 +101,8 @@ class Clock:
 
 def require_movable(configs: Iterable[Config]) -> None:
     """Raise ConfigError if the clock of nodes with these configurations must not be moved."""
-    if any(config.optional_str("authorizer.class.name") for config in configs):
-        raise ConfigError("the clock is not moved beside an authorizer (authorizer.class.name)")
+    if any(config.optional_str(AUTHORIZER) for config in configs):
+        raise ConfigError(f"the clock is not moved beside an authorizer ({AUTHORIZER})")
 
 
 class HasClock(ABC):

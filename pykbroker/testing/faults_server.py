@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable
 from functools import partial
 
+from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.kinds import ConfigError, is_loopback
 from pykbroker.config.listeners import host_and_port, local_host
 from pykbroker.config.typed_config import Config
@@ -38,9 +39,9 @@ def require_servable(config: Config) -> None:
     """Raise ConfigError if a node with this configuration cannot have a server of fault rules."""
     if not config.is_broker:
         raise ConfigError("fault rules go with a broker: requests to a controller pass no rule")
-    if config.optional_str("authorizer.class.name"):
+    if config.optional_str(AUTHORIZER):
         raise ConfigError(
-            "fault rules over HTTP go without an authorizer (authorizer.class.name): what reaches their address would "
+            f"fault rules over HTTP go without an authorizer ({AUTHORIZER}): what reaches their address would "
             "be asked for no permission"
         )
 
