@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 
 from compat_tests.built import java_classes
 from pykbroker.testing import Broker
+from testkit.nodes.nodes import eventually
 from testkit.oracle.kafka import java_command
 
 TOPIC = "orders"
@@ -22,6 +23,8 @@ ROUNDS = 3
 
 #: Writes a value and reads it again.
 Talk = Callable[[str], None]
+#: Takes the broker and the protocol of groups.
+Client = Callable[[Broker, str], AbstractContextManager[Talk]]
 
 
 @contextmanager
@@ -60,10 +63,12 @@ def librdkafka(broker: Broker, protocol: str) -> Iterator[Talk]:
     def talk(value: str) -> None:
         producer.produce(TOPIC, value)
         assert producer.flush(60) == 0
-        while True:
+
+        def is_read() -> bool:
             message = consumer.poll(0.1)
-            if message is not None and message.error() is None and message.value() == value.encode():
-                return
+            return message is not None and message.error() is None and message.value() == value.encode()
+
+        eventually(f"the consumer reads {value}", is_read)
 
     try:
         yield talk
@@ -84,10 +89,10 @@ def librdkafka(broker: Broker, protocol: str) -> Iterator[Talk]:
         (librdkafka, "consumer", "restore"),
     ],
 )
-def test_a_producer_and_a_member_live_on(client: Callable[..., object], protocol: str, way: str) -> None:
+def test_a_producer_and_a_member_live_on(client: Client, protocol: str, way: str) -> None:
     with Broker({"auto.create.topics.enable": False}) as broker:
         broker.create_topic(TOPIC)
-        with client(broker, protocol) as talk:  # type: ignore[attr-defined]
+        with client(broker, protocol) as talk:
             talk("first")
             snapshot = broker.snapshot()
             for number in range(ROUNDS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from pykbroker.testing import Cluster, SecureBroker
 from pykbroker.testing.clock import ClockError, duration_ms
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.share_member_session import RELEASE
+from testkit.nodes.nodes import eventually
 from tests.testing.test_share_deliveries import filled, member, told
 
 #: No test here waits for a timer of the node, because an advance makes it due.
@@ -31,15 +32,6 @@ DAY_MS = 86_400_000
 def broker() -> Iterator[pykbroker.Broker]:
     with pykbroker.Broker(CONFIG) as broker:
         yield broker
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of the condition."""
-    deadline = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return found
 
 
 def consumer_of(broker: pykbroker.Broker | Cluster, group: str, protocol: str = "classic") -> Consumer:
@@ -91,7 +83,7 @@ def test_sessions_of_members_end_and_the_members_come_back(broker: pykbroker.Bro
     broker.create_topic("orders")
     consumer = consumer_of(broker, "billing", protocol)
     broker.produce("orders", "one")
-    assert until(lambda: consumer.poll(1), "no record").value() == b"one"
+    assert eventually("a record", lambda: consumer.poll(1)).value() == b"one"
     (before,) = broker.group("billing").members
     broker.clock.advance("40s")
     assert broker.group("billing").members == (before,)
@@ -99,7 +91,7 @@ def test_sessions_of_members_end_and_the_members_come_back(broker: pykbroker.Bro
     assert broker.group("billing").members == ()
     broker.produce("orders", "two")
     # It learns from its next heartbeat that it has no session, and joins again.
-    assert until(lambda: consumer.poll(1), "the consumer has not come back").value() == b"two"
+    assert eventually("the consumer comes back", lambda: consumer.poll(1)).value() == b"two"
     consumer.close()
 
 
@@ -107,13 +99,15 @@ def test_a_dead_member_is_gone_and_its_partitions_are_taken_over(broker: pykbrok
     broker.create_topic("orders", partitions=2)
     settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "billing", "session_timeout_ms": 45_000}
     members = [KafkaConsumer("orders", client_id=name, **settings) for name in ("dead", "living")]
-    until(lambda: [one.poll(10) for one in members] and _assignments(broker) == [1, 1], "both have no partition")
+    eventually("each has a partition", lambda: [one.poll(10) for one in members] and _assignments(broker) == [1, 1])
     dead, living = members
     # Its sockets stay open, as if its process stood still.
     for api in ("Heartbeat", "JoinGroup", "OffsetCommit"):
         broker.faults.add(api, client_id="dead", drop=True)
     broker.clock.advance("1 min")
-    until(lambda: living.poll(timeout_ms=10) is not None and _assignments(broker) == [2], "no take-over")
+    eventually(
+        "one has both partitions", lambda: living.poll(timeout_ms=10) is not None and _assignments(broker) == [2]
+    )
     living.close()
     broker.faults.clear()
     dead.close(autocommit=False, timeout_ms=1)
@@ -127,7 +121,7 @@ def _assignments(broker: pykbroker.Broker) -> list[int]:
 def test_the_session_of_one_member_ends_and_the_others_go_on(broker: pykbroker.Broker, protocol: str) -> None:
     broker.create_topic("orders", partitions=2)
     consumers = [consumer_of(broker, "billing", protocol) for _ in range(2)]
-    until(lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1], "both have no partition")
+    eventually("each has a partition", lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1])
     expired, stays = broker.group("billing").members
     broker.groups.expire("billing", expired)
     assert expired.member_id not in [one.member_id for one in broker.group("billing").members]
@@ -136,7 +130,9 @@ def test_the_session_of_one_member_ends_and_the_others_go_on(broker: pykbroker.B
         with pytest.raises(LookupError, match="no session of a member"):
             broker.groups.expire(group, member_id)
     # It learns from its next heartbeat that it has no session, and joins again.
-    until(lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1], "it has not come back")
+    eventually(
+        "the member comes back", lambda: [one.poll(0.01) for one in consumers] and _assignments(broker) == [1, 1]
+    )
     for one in consumers:
         one.close()
 
@@ -148,10 +144,10 @@ def test_the_initial_delay_of_a_group_is_over() -> None:
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
         consumer.subscribe(["orders"])
         broker.produce("orders", "one")
-        until(lambda: consumer.poll(0.01) or broker.groups(), "the consumer has not joined")
+        eventually("the consumer joins", lambda: consumer.poll(0.01) or broker.groups())
         assert broker.group("billing").state == "PreparingRebalance"
         broker.clock.advance("5 min")
-        assert until(lambda: consumer.poll(1), "the group has no generation").value() == b"one"
+        assert eventually("the group has a generation", lambda: consumer.poll(1)).value() == b"one"
         consumer.close()
 
 
@@ -289,15 +285,15 @@ def test_tombstones_go_after_delete_retention_ms() -> None:
         broker.produce("prices", None, key="a")
         broker.produce("prices", "1", key="b")
         broker.clock.advance("1 min")
-        until(lambda: _values(broker, "prices") == [None, b"1"], "the value of a is not compacted")
+        eventually("the value of a is compacted", lambda: _values(broker, "prices") == [None, b"1"])
         broker.clock.advance("30 min")
         broker.produce("prices", "2", key="b")
         broker.clock.advance("1 min")
-        until(lambda: _values(broker, "prices") == [None, b"2"], "the first value of b is not compacted")
+        eventually("the first value of b is compacted", lambda: _values(broker, "prices") == [None, b"2"])
         broker.clock.advance("30 min")
         broker.produce("prices", "3", key="b")
         broker.clock.advance("1 min")
-        until(lambda: _values(broker, "prices") == [b"3"], "the tombstone is still there")
+        eventually("the tombstone goes", lambda: _values(broker, "prices") == [b"3"])
 
 
 def test_idle_producers_are_forgotten(broker: pykbroker.Broker) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 import pykbroker
 from pykbroker.testing import Cluster
-from tests.testing.test_clock import CONFIG, DAY_MS, consumer_of, until
+from testkit.nodes.nodes import eventually
+from tests.testing.test_clock import CONFIG, DAY_MS, consumer_of
 from tests.testing.test_faults_server import ask
 
 
@@ -19,15 +20,15 @@ def test_all_nodes_have_the_jump_and_none_loses_its_place() -> None:
         for partition in range(3):
             cluster.produce("orders", "old", partition=partition)
         consumer = consumer_of(cluster, "billing")
-        assert until(lambda: consumer.poll(1), "no record").value() == b"old"
+        assert eventually("a record", lambda: consumer.poll(1)).value() == b"old"
         elections = [cluster.controller(), *(cluster.leader("orders", partition) for partition in range(3))]
         cluster.clock.advance("2 d")
         # A group without members and offsets is gone when offsets expire, as in Apache Kafka.
         assert cluster.groups() == []
         for partition in range(3):
             cluster.produce("orders", "new", partition=partition)
-        until(lambda: [one.value for one in cluster.records("orders")] == [b"new"] * 3, "old records are there")
-        assert until(lambda: consumer.poll(1), "the consumer has not come back").value() in (b"old", b"new")
+        eventually("old records go", lambda: [one.value for one in cluster.records("orders")] == [b"new"] * 3)
+        assert eventually("the consumer comes back", lambda: consumer.poll(1)).value() in (b"old", b"new")
         assert elections == [cluster.controller(), *(cluster.leader("orders", partition) for partition in range(3))]
         assert all(set(cluster.in_sync_replicas("orders", partition)) == {1, 2, 3} for partition in range(3))
         consumer.close()
