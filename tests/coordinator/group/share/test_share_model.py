@@ -93,6 +93,8 @@ class ShareGroups(RuleBasedStateMachine):
         self.gone: set[str] = set()
         #: requests of clients that have gone
         self.orphans: set[Token] = set()
+        #: members whose second join waited for an assignment when its coordinator failed
+        self.interrupted: set[str] = set()
         #: what share coordinators were asked and have not answered
         self.asked: list[ShareStart] = []
         #: share partitions that have a state, as share coordinators see it
@@ -145,6 +147,8 @@ class ShareGroups(RuleBasedStateMachine):
             self.bench.answers.pop(token, None)
             self.orphans.add(token)
             del client.waiting[token]
+        if self.bench.refuse_next is None:
+            self.interrupted.discard(client.member)
         self._take_answers(client)
         assert joins or lost or token not in client.waiting, "only a join may wait"
         self._collect(states)
@@ -225,6 +229,9 @@ class ShareGroups(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
+        group = share_groups(self.bench).get("g")
+        if group is not None:
+            self.interrupted |= group.waiting.keys()
         self.bench = self.bench.restart()
         self.orphans = set()
         for client in self.clients:
@@ -311,8 +318,8 @@ class ShareGroups(RuleBasedStateMachine):
         for member in group.members.values():
             assert 0 <= member.epoch <= group.target_epoch <= group.epoch
             for topic, partitions in member.assigned.items():
-                # A member whose second join waits has its new topics and its old partitions.
-                assert topic_name(topic) in member.topics or member.member_id in group.waiting
+                # A member whose second join waits has its new topics and its old partitions, also over a failure.
+                assert topic_name(topic) in member.topics or member.member_id in {*group.waiting, *self.interrupted}
                 assert topic_name(topic) in self.gone or {(topic, one) for one in partitions} <= self.confirmed
         assert group.target.keys() <= group.members.keys()
         initialized = {
