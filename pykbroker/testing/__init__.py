@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from pykbroker.testing.network import CLIENTS
     from pykbroker.testing.pykbroker_container import PykbrokerContainer
+    from pykbroker.testing.saved_state import SavedState
     from pykbroker.testing.secure_broker import SecureBroker
     from pykbroker.testing.secure_cluster import SecureCluster
     from pykbroker.testing.share_deliveries import InspectedDelivery
@@ -55,6 +56,7 @@ __all__ = [
     "NotInThisProcess",
     "PykbrokerContainer",
     "RecordedRequest",
+    "SavedState",
     "SecureBroker",
     "SecureCluster",
     "SeenRequest",
@@ -85,6 +87,7 @@ _HOMES = {
     "NotInThisProcess": "pykbroker.testing.existing_cluster",
     "PykbrokerContainer": "pykbroker.testing.pykbroker_container",
     "RecordedRequest": "pykbroker.testing.traffic",
+    "SavedState": "pykbroker.testing.saved_state",
     "SecureBroker": "pykbroker.testing.secure_broker",
     "SecureCluster": "pykbroker.testing.secure_cluster",
     "SeenRequest": "pykbroker.testing.faults.fault_rule",

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 
 from pykbroker.storage.format import StorageFormatError
-from pykbroker.testing.state_copy import copy_settled, copy_tree, remove_contents
+from pykbroker.testing.state_copy import copy_settled, copy_tree, new_folder, remove_contents
 from pykbroker_log import names
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.os_disk.locks import readers_lock
@@ -29,7 +29,6 @@ class BrokerFiles:
         self._state = state
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._removals: list[threading.Thread] = []
-        self._copies = 0
 
     def open(self) -> str:
         """Make the directory ready for the first run, and return its path. Raises StorageFormatError or OSError."""
@@ -47,38 +46,28 @@ class BrokerFiles:
 
     def copy(self, log_dirs: Sequence[LogDir], broker_epoch: int) -> str:
         """Copy the directories of a node that stands still, and return the path of the copy. Raises OSError."""
-        path = self._new_path("snapshot")
-        os.mkdir(path, 0o700)
-        try:
+        with new_folder(self._own_folder(), "snapshot-") as path:
             copy_settled(log_dirs, path, broker_epoch)
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            raise
         return path
 
     def stage(self, copy: str | None) -> str:
         """Copy a copy for `replace`, or with None the contents with which the first run began, and return the path. A
         node may run. Raises StorageFormatError or OSError, and leaves nothing then."""
-        staged = self._new_path("staged")
-        os.mkdir(staged, 0o700)
-        try:
+        with new_folder(self._own_folder(), "staged-") as staged:
             if copy is None:
                 os.mkdir(f"{staged}/0", 0o700)
                 self._begin(f"{staged}/0")
             else:
                 for name in os.listdir(copy):
                     copy_tree(f"{copy}/{name}", f"{staged}/{name}", may_link=True)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
         return staged
 
     def replace(self, staged: str, paths: Sequence[str]) -> None:
         """Put the directories that were staged in the place of these, which no node may use. Raises OSError."""
         for number, path in enumerate(paths):
             if self.is_temporary([path]):
-                old = self._new_path("old")
-                os.rename(path, old)
+                old = tempfile.mkdtemp(prefix="old-", dir=self._own_folder())
+                os.rename(path, f"{old}/{number}")
                 os.rename(f"{staged}/{number}", path)
                 self._remove(old)
             else:
@@ -114,8 +103,8 @@ class BrokerFiles:
         self._removals.append(removal)
         removal.start()
 
-    def _new_path(self, what: str) -> str:
+    def _own_folder(self) -> str:
+        """Return the temporary directory, which a broker without one gets now."""
         if self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
-        self._copies += 1
-        return f"{self._temporary.name}/{what}-{self._copies}"
+        return self._temporary.name

@@ -22,7 +22,7 @@ from pykbroker.node.node import Node
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.handed_out import HandedOut
 from pykbroker.testing.network import HOST, Network
-from pykbroker.testing.state_copy import copy_settled, copy_tree
+from pykbroker.testing.state_copy import copy_settled, copy_tree, new_folder
 from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
@@ -61,34 +61,26 @@ class ClusterLayout:
     def data_dir(self, number: int) -> str:
         return os.path.join(self.directories.name, str(number))
 
-    def copy(self, serving: Mapping[int, Node]) -> dict[int, str]:
-        """Copy the directory of each node, and return node -> path. The nodes that serve stand still. The others do
-        not run, and their directories are copied as they are. Raises OSError."""
-        copies: dict[int, str] = {}
-        try:
+    def copy(self, serving: Mapping[int, Node]) -> str:
+        """Copy the directory of each node, and return the path of the copies. The nodes that serve stand still. The
+        others do not run, and their directories are copied as they are. Raises OSError."""
+        with new_folder(self.directories.name, "snapshot-") as path:
             for number in self.configs:
+                copy = os.path.join(path, str(number))
+                os.mkdir(copy, 0o700)
                 node = serving.get(number)
-                path = copies[number] = tempfile.mkdtemp(prefix=f"snapshot-{number}-", dir=self.directories.name)
                 if node is not None:
-                    copy_settled(node.shared.directories.log_dirs, path, node.lifecycle.broker_epoch)
+                    copy_settled(node.shared.directories.log_dirs, copy, node.lifecycle.broker_epoch)
                 else:
-                    copy_tree(self.data_dir(number), os.path.join(path, "0"))
-        except BaseException:
-            for path in copies.values():
-                shutil.rmtree(path, ignore_errors=True)
-            raise
-        return copies
+                    copy_tree(self.data_dir(number), os.path.join(copy, "0"))
+        return path
 
-    def stage(self, copies: Mapping[int, str]) -> str:
+    def stage(self, copies: str) -> str:
         """Copy saved directories, for `replace`, and return the path of the copies. Nodes may run. Raises OSError, and
         leaves nothing then."""
-        staged = tempfile.mkdtemp(prefix="staged-", dir=self.directories.name)
-        try:
-            for number, copy in copies.items():
-                copy_tree(os.path.join(copy, "0"), os.path.join(staged, str(number)), may_link=True)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+        with new_folder(self.directories.name, "staged-") as staged:
+            for number in os.listdir(copies):
+                copy_tree(os.path.join(copies, number, "0"), os.path.join(staged, number), may_link=True)
         return staged
 
     def replace(self, staged: str) -> None:

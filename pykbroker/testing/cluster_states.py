@@ -21,12 +21,12 @@ def save_state(owner: object, layout: ClusterLayout, running: RunningNodes, move
         raise RuntimeError("no node of the cluster serves")
     with running.standing():
         serving = {node.config.node_id: node for node in running.serving()}
-        copies = layout.copy(serving)
+        path = layout.copy(serving)
         end_offset, leader = running.newest_image().offset + 1, running.controller()
         # The leader of the quorum has resigned when it starts again, and a voter that lags would not be elected.
         ends = {number: node.shared.quorum.log_end_offset for number, node in serving.items() if number != leader}
     stands = max(ends, key=ends.__getitem__, default=None)
-    return SavedState(owner, copies, end_offset, moved, tuple(sorted(serving)), stands)
+    return SavedState(owner, path, end_offset, moved, tuple(sorted(serving)), stands)
 
 
 def note_handed_out(layout: ClusterLayout, running: RunningNodes) -> None:
@@ -41,7 +41,7 @@ def put_back(state: SavedState, owner: object, layout: ClusterLayout, running: R
     is no room for the copy, the nodes go on."""
     if state.owner is not owner or not state.exists:
         raise ValueError("this snapshot was deleted, or is of another cluster")
-    staged = layout.stage(state.copies)
+    staged = layout.stage(state.path)
     note_handed_out(layout, running)
     running.kill(running.running)
     layout.replace(staged)

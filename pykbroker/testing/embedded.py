@@ -222,9 +222,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             run.pause()
             try:
                 copy = self._files.copy(node.shared.directories.log_dirs, node.lifecycle.broker_epoch)
-                return SavedState(
-                    self, {node.config.node_id: copy}, node.loader.image.offset + 1, self._client_time.moved()
-                )
+                return SavedState(self, copy, node.loader.image.offset + 1, self._client_time.moved())
             finally:
                 run.resume()
 
@@ -242,7 +240,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             if snapshot.owner is not self or not snapshot.exists:
                 raise ValueError("this snapshot was deleted, or is of another broker")
             paths = [log_dir.path for log_dir in node.shared.directories.log_dirs]
-            staged = self._files.stage(snapshot.copies[node.config.node_id])
+            staged = self._files.stage(snapshot.path)
             self._abandon()
             self._files.replace(staged, paths)
             self._client_time.go_back(snapshot.moved)

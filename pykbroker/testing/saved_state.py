@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pykbroker.testing.client_time import Moved
@@ -14,13 +13,14 @@ from pykbroker.testing.client_time import Moved
 class SavedState:
     """A value that `snapshot()` returns and `restore()` takes. It ends with the broker or the cluster that made it.
 
-    `owner`: that broker or cluster. `copies`: node id -> the path of the copy of its directories. `end_offset`: the end
-    of the metadata log. `nodes`: the nodes of a cluster that served. `stands`: the node that begins the first election
-    of a cluster that is put back. `moved`: how the clock that clients feel had moved.
+    `owner`: that broker or cluster. `path`: the folder with the copies of a broker's directories, or of a cluster with
+    a folder for each node. `end_offset`: the end of the metadata log. `nodes`: the nodes of a cluster that served.
+    `stands`: the node that begins the first election of a cluster that is put back. `moved`: how the clock that clients
+    feel had moved.
     """
 
     owner: object
-    copies: Mapping[int, str]
+    path: str
     end_offset: int
     moved: Moved
     nodes: tuple[int, ...] = ()
@@ -28,9 +28,9 @@ class SavedState:
 
     @property
     def exists(self) -> bool:
-        return all(os.path.isdir(path) for path in self.copies.values())
+        """True until the snapshot is deleted, or its broker or cluster ends."""
+        return os.path.isdir(self.path)
 
     def delete(self) -> None:
         """Remove the files of the snapshot, which can no longer be restored. A second call changes nothing."""
-        for path in self.copies.values():
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.path, ignore_errors=True)

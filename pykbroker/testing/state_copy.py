@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence, Set
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 
 from pykbroker_log import names
 from pykbroker_log.clean_shutdown import CleanShutdown
@@ -20,6 +21,17 @@ from pykbroker_raft.reserve import FILE as RESERVE
 
 #: Files that belong to a running node alone. The reserve is made again.
 _LEFT_OUT = frozenset({names.LOCK, RESERVE})
+
+
+@contextmanager
+def new_folder(parent: str, prefix: str) -> Iterator[str]:
+    """Make a folder for the block, and remove it with its contents if the block fails. Raises OSError."""
+    path = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    try:
+        yield path
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_link: bool = False) -> None:
