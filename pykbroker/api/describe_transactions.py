@@ -38,6 +38,10 @@ def _one(ctx: BrokerContext, transactional_id: str) -> Later[TransactionState]:
 def _state(ctx: BrokerContext, transactional_id: str, code: ErrorCode, found: Transaction | None) -> TransactionState:
     if found is None:
         return TransactionState(transactional_id=transactional_id, error_code=code)
+    start_ms = found.start_ms
+    if start_ms >= 0:
+        # Clients subtract it from their own time. So a test that moves the clock sees the time that it let pass.
+        start_ms = max(0, start_ms - ctx.services.runtime.client_clock.jumps.after(start_ms))
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(found.partitions):
         by_topic.setdefault(topic, []).append(index)
@@ -45,7 +49,7 @@ def _state(ctx: BrokerContext, transactional_id: str, code: ErrorCode, found: Tr
         transactional_id=transactional_id,
         transaction_state=found.state.kafka_name,
         transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
+        transaction_start_time_ms=start_ms,
         producer_id=found.producer_id,
         producer_epoch=found.epoch,
         topics=[

@@ -20,6 +20,8 @@ from pykbroker.testing import Cluster, SecureBroker
 from pykbroker.testing.clock import ClockError, duration_ms
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.share_member_session import RELEASE
+from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
+from pykbroker_wire.messages.list_transactions import ListTransactionsRequest
 from testkit.nodes.nodes import eventually
 from tests.testing.test_share_deliveries import filled, member, told
 
@@ -209,6 +211,28 @@ def test_a_transaction_that_begins_after_a_jump_has_its_whole_time(broker: pykbr
     broker.clock.advance("50s")
     producer.commit_transaction(60)
     assert [record.value for record in broker.records("orders", read_committed=True)] == [b"one"]
+
+
+def test_the_duration_of_a_transaction_has_the_jumps_in_it(broker: pykbroker.Broker) -> None:
+    broker.create_topic("orders")
+    producer = _transactional(broker, timeout_ms=600_000)
+    broker.clock.advance("1 h")
+    producer = _transactional(broker, timeout_ms=600_000)
+    producer.begin_transaction()
+    producer.produce("orders", b"one")
+    producer.flush(60)
+
+    def listed(over_ms: int) -> list[str]:
+        answer = broker._started.ask(ListTransactionsRequest(duration_filter=over_ms))
+        return [one.transactional_id for one in answer.transaction_states]
+
+    assert listed(300_000) == []
+    broker.clock.advance("5 min")
+    assert listed(300_000) == ["shop"]
+    assert listed(420_000) == []
+    (state,) = broker._started.ask(DescribeTransactionsRequest(transactional_ids=["shop"])).transaction_states
+    assert 300_000 <= time.time() * 1000 - state.transaction_start_time_ms < 420_000
+    producer.commit_transaction(60)
 
 
 def test_transactional_ids_expire(broker: pykbroker.Broker) -> None:

@@ -306,7 +306,9 @@ class TransactionService:
         parts: list[Later[tuple[ErrorCode, list[tuple[str, Transaction]]]]] = [
             self.coordinator.submit(
                 index,
-                lambda shard, token, now_ms: shard.matching(states, producer_ids, duration_ms, token, now_ms),
+                lambda shard, token, now_ms: shard.matching(
+                    states, producer_ids, duration_ms, self._jumps, token, now_ms
+                ),
                 refuse,
             )
             for index in self.coordinator.led()

@@ -487,6 +487,7 @@ class TransactionShard:
         states: Collection[TransactionState] | None,
         producer_ids: Collection[int],
         duration_ms: int,
+        jumps: Jumps,
         token: Token,
         now_ms: int,
     ) -> Result:
@@ -498,7 +499,7 @@ class TransactionShard:
             for transactional_id, transaction in self.transactions.items()
             if (states is None or transaction.state in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
-            and (duration_ms < 0 or now_ms - transaction.start_ms > duration_ms)
+            and (duration_ms < 0 or jumps.age_ms(now_ms, transaction.start_ms) > duration_ms)
         ]
         result.reply(token, (ErrorCode.NONE, found))
         return result
