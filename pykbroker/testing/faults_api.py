@@ -8,6 +8,7 @@
     GET    /faults/ID/wait?count=1&timeout_ms=  wait until that many requests have matched; 408 when they have not
     GET    /clock                               the milliseconds by which the clock that clients feel is ahead
     POST   /clock                               move it: {"advance": "45s"}, and "wall_clock": true if timestamps follow
+    POST   /groups/expire                       end one session: {"group_id": "billing", "member": "ID"}; 204
 
 An error is `{"error": "one line"}`. Responsible for the check of callers: the Host header of a request, and its Origin
 header if it has one, must have a name of loopback or a name that was given. So no web page can send requests through a
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -28,12 +29,13 @@ from pykbroker.net.http_server import HttpRequest, HttpResponse
 from pykbroker.testing.clock import Clock, ClockError
 from pykbroker.testing.faults.fault_rule import FaultError, FaultRule
 from pykbroker.testing.faults.rule_set import Fault, Faults
+from pykbroker.testing.groups import no_session
 
 MOST_BODY_BYTES = 64 * 1024
 LONGEST_WAIT_MS = 600_000
 _DEFAULT_WAIT_MS = 60_000
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-_PLACES = "there are /faults, /faults/ID, /faults/ID/wait and /clock"
+_PLACES = "there are /faults, /faults/ID, /faults/ID/wait, /clock and /groups/expire"
 _METHODS = ("GET", "POST", "DELETE")
 _RULE = re.compile(r"/faults/([0-9]{1,12})(/wait)?")
 
@@ -62,12 +64,16 @@ def json_refusal(status: int, reason: str) -> HttpResponse:
 
 
 class FaultsApi:
-    """Answers requests about a set of rules and a clock. `names`: the names under which other machines reach the
-    server."""
+    """Answers requests about a set of rules, a clock and sessions of groups. `end_session` is called on a thread, with
+    the ids of a group and a member, and returns False if there is no such session. `names`: the names under which other
+    machines reach the server."""
 
-    def __init__(self, faults: Faults, clock: Clock, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, faults: Faults, clock: Clock, end_session: Callable[[str, str], bool], names: Iterable[str] = ()
+    ) -> None:
         self.faults = faults
         self._clock = clock
+        self._end_session = end_session
         self._names = frozenset(name.lower() for name in (*LOOPBACK_NAMES, *names))
 
     @property
@@ -106,6 +112,8 @@ class FaultsApi:
         match request.method:
             case _ if url.path == "/clock":
                 return await self._clocked(request)
+            case _ if url.path == "/groups/expire":
+                return await self._expired(request)
             case "POST":
                 return self._post(url.path, request)
             case "DELETE":
@@ -129,6 +137,18 @@ class FaultsApi:
             # It waits for the loops of nodes.
             await asyncio.to_thread(self._clock.advance, given["advance"], wall_clock=wall_clock)
         return HTTPStatus.OK, {"advanced_ms": round(self._clock.advanced.total_seconds() * 1000)}
+
+    async def _expired(self, request: HttpRequest) -> tuple[HTTPStatus, Any]:
+        if request.method != "POST":
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "a session is ended by a POST")
+        match _json_of(request):
+            case {"group_id": str(group_id), "member": str(member_id), **rest} if not rest:
+                pass
+            case _:
+                raise _Refused(HTTPStatus.BAD_REQUEST, 'a session is ended by {"group_id": "billing", "member": "ID"}')
+        if not await asyncio.to_thread(self._end_session, group_id, member_id):
+            raise _Refused(HTTPStatus.NOT_FOUND, " ".join(no_session(group_id, member_id).split()))
+        return HTTPStatus.NO_CONTENT, None
 
     async def _get(self, path: str, query: str) -> tuple[HTTPStatus, Any]:
         if path == "/faults":

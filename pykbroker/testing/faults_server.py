@@ -1,5 +1,5 @@
-"""Fault rules and the clock over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`, or
-`faults_over_http` of a Broker or Cluster.
+"""Fault rules, the clock and sessions over HTTP, for tests in any language: `pykbroker start --faults 127.0.0.1:9405`,
+or `faults_over_http` of a Broker or Cluster.
 
 Responsible for the address, which is loopback unless names are given under which other machines reach it, and for the
 thread that serves it. The numbers of connections and rules (faults/rule_set.py) and the bytes and the time of a request
@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.kinds import ConfigError, is_loopback
 from pykbroker.config.listeners import host_and_port, local_host
 from pykbroker.config.typed_config import Config
-from pykbroker.dispatch.dispatcher import MakeDispatcher
+from pykbroker.dispatch.dispatcher import Forward
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.net.http_server import HttpBounds, HttpServer
 from pykbroker.runtime import OsRuntime
 from pykbroker.testing.client_time import ClientTime, MovedClock
 from pykbroker.testing.clock import Clock
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.faults_api import MOST_BODY_BYTES, FaultsApi, json_refusal
+from pykbroker.testing.groups import end_session as end_session_of
 from pykbroker.testing.traffic import Traffic
 from pykbroker.testing.watched_dispatcher import WatchedDispatcher
 
@@ -51,8 +52,8 @@ class FaultsServer:
     address, `close` releases it.
 
     `address`: `host:port`, where port 0 takes a free one. `hosts`: names under which other machines reach it; without
-    them the address must be loopback. `faults`: the rules; without them it makes its own. `clock`: the clock of nodes
-    that have one already.
+    them the address must be loopback. `faults`: the rules; without them it makes its own. `clock` and
+    `end_session`: those of nodes that run already.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class FaultsServer:
         *,
         faults: Faults | None = None,
         clock: Clock | None = None,
+        end_session: Callable[[str, str], bool] | None = None,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         """Raises ConfigError for an address that cannot be served."""
@@ -72,7 +74,14 @@ class FaultsServer:
         names = tuple(hosts)
         self._client_time = ClientTime()
         own = Clock(self._client_time, lambda: (), lambda node: True)
-        api = FaultsApi(Faults() if faults is None else faults, own if clock is None else clock, names)
+        #: those of the node that `make_dispatcher` was called for
+        self._services: BrokerServices | None = None
+        api = FaultsApi(
+            Faults() if faults is None else faults,
+            own if clock is None else clock,
+            self._end_session if end_session is None else end_session,
+            names,
+        )
         if not api.has_own_names and not is_loopback(host):
             raise ConfigError(
                 f"--faults {address} can be reached from other machines, and asks for no password: give the name under "
@@ -89,9 +98,20 @@ class FaultsServer:
         self._is_there = threading.Event()
         self._failure: Exception | None = None
 
-    @property
-    def make_dispatcher(self) -> MakeDispatcher:
-        return partial(WatchedDispatcher, faults=self.faults, traffic=Traffic())
+    def make_dispatcher(self, services: BrokerServices, forward: Forward[BrokerServices]) -> WatchedDispatcher:
+        """Return the dispatcher of a node, whose groups are those of `/groups/expire`."""
+        self._services = services
+        return WatchedDispatcher(services, forward, self.faults, Traffic())
+
+    def _end_session(self, group_id: str, member_id: str) -> bool:
+        services = self._services
+        if services is None:
+            return False
+
+        async def end() -> bool:
+            return end_session_of(services, group_id, member_id)
+
+        return asyncio.run_coroutine_threadsafe(end(), services.runtime.loop).result()
 
     def make_client_clock(self, loop: asyncio.AbstractEventLoop) -> MovedClock:
         """Return the clock that clients of a node feel, on this loop."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pykbroker.testing.asynchronous import on_thread
 
 if TYPE_CHECKING:
-    from pykbroker.node.node import Node
+    from pykbroker.dispatch.services import BrokerServices
 
 #: A topic and the index of a partition.
 NamedIndex: TypeAlias = tuple[str, int]
@@ -59,7 +59,7 @@ class Groups:
         is in `broker.group(group_id).members`. Raises LookupError if no node has a session of this member."""
         member_id = member if isinstance(member, str) else member.member_id
         if not self._end(group_id, member_id):
-            raise LookupError(f"group {group_id} has no session of a member {member_id}")
+            raise LookupError(no_session(group_id, member_id))
 
     expire_async = on_thread(expire)
 
@@ -72,8 +72,13 @@ class HasSessions(ABC):
         """End the session of a member of a group. Return False if there is none."""
 
 
-def end_session(node: Node, group_id: str, member_id: str) -> bool:
+def no_session(group_id: str, member_id: str) -> str:
+    """Return the reason why no session ended."""
+    return f"group {group_id} has no session of a member {member_id}"
+
+
+def end_session(services: BrokerServices, group_id: str, member_id: str) -> bool:
     """End the session, if this node coordinates the group and has it. Runs on the broker loop of the node."""
     # Groups of all kinds have this timer.
     key = ("session", group_id, member_id)
-    return any(host.ready and host.timers.end(key) for host in node.services.groups.coordinator.hosts())
+    return any(host.ready and host.timers.end(key) for host in services.groups.coordinator.hosts())

@@ -63,7 +63,7 @@ class SharesInProcess(ABC):
         """Return what `read` returns for each node that serves. It is called on the broker loop of the node."""
 
     def _end_session(self, group_id: str, member_id: str) -> bool:
-        return any(self._of_each_node(lambda node: end_session(node, group_id, member_id)))
+        return any(self._of_each_node(lambda node: end_session(node.services, group_id, member_id)))
 
     def deliveries(self, group_id: str) -> list[InspectedDelivery]:
         """Return what a share group has in flight, sorted by topic, partition and offset. Records that are done before

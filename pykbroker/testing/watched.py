@@ -14,11 +14,12 @@ from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.testing.clock import Clock
 from pykbroker.testing.faults.rule_set import Faults
+from pykbroker.testing.groups import HasSessions
 from pykbroker.testing.traffic import RecordedRequest, Traffic
 from pykbroker.testing.watched_dispatcher import WatchedDispatcher
 
 
-class Watched(ABC):
+class Watched(HasSessions, ABC):
     """The fault rules and recorded requests of a broker or cluster. Subclasses make its nodes with
     `_make_dispatcher`."""
 
@@ -44,8 +45,8 @@ class Watched(ABC):
 
     @contextmanager
     def faults_over_http(self, port: int = 0) -> Iterator[str]:
-        """Serve the fault rules and the clock over HTTP while the block runs, for programs that are not written in
-        Python.
+        """Serve the fault rules, the clock and the end of sessions over HTTP while the block runs, for programs that
+        are not written in Python.
 
         Yields the URL at which rules are added, on 127.0.0.1. `port`: 0 takes a free one. All nodes share one set of
         rules, so `times` counts the matches of all nodes together. Rules that are left stay after the block. Raises
@@ -56,7 +57,7 @@ class Watched(ABC):
 
         for config in self._configs():
             require_servable(config)
-        server = FaultsServer(f"127.0.0.1:{port}", faults=self.faults, clock=self.clock)
+        server = FaultsServer(f"127.0.0.1:{port}", faults=self.faults, clock=self.clock, end_session=self._end_session)
         server.start()
         try:
             yield server.url

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import pykbroker
 from pykbroker.testing import Cluster
 from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process
 from tests.testing.test_clock import CONFIG, DAY_MS, consumer_of
 from tests.testing.test_faults_server import ask
 
@@ -72,3 +77,56 @@ def test_the_clock_over_http() -> None:
             assert (status, list(body)) == (400, ["error"])
         assert ask(where, "DELETE", "/clock")[0] == 405
         assert ask(where, "GET", "/clock") == (200, {"advanced_ms": 3_645_000})
+
+
+def test_one_session_ends_over_http() -> None:
+    with pykbroker.Broker(CONFIG) as broker, broker.faults_over_http() as url:
+        where = urlsplit(url).netloc
+        broker.create_topic("orders")
+        consumer = consumer_of(broker, "billing")
+        eventually("the consumer has a partition", lambda: consumer.poll(0.01) or consumer.assignment())
+        (member,) = broker.group("billing").members
+        one = {"group_id": "billing", "member": member.member_id}
+        assert ask(where, "POST", "/groups/expire", one) == (204, None)
+        assert broker.group("billing").members == ()
+        status, body = ask(where, "POST", "/groups/expire", one)
+        assert (status, body["error"]) == (404, f"group billing has no session of a member {member.member_id}")
+        wrongs: tuple[object, ...] = ({}, [], {**one, "more": 1}, {**one, "member": 1}, {"group_id": "billing"})
+        for wrong in wrongs:
+            status, body = ask(where, "POST", "/groups/expire", wrong)
+            assert (status, list(body)) == (400, ["error"])
+        assert ask(where, "GET", "/groups/expire")[0] == 405
+        consumer.close()
+
+
+@pytest.mark.slow
+def test_sessions_of_a_broker_in_another_process_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fault_rules = ("--faults", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0")
+    with Process(log, "--ephemeral", "--port", "0", *fault_rules) as process:
+        process.ready(60)
+        (where,) = re.findall(r"Fault rules are taken at http://(\S+)/faults", log.read_text())
+        admin = AdminClient({"bootstrap.servers": process.address})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(60)
+        consumer = Consumer({"bootstrap.servers": process.address, "group.id": "billing"})
+        consumer.subscribe(["orders"])
+
+        def members() -> list[str]:
+            described = admin.describe_consumer_groups(["billing"])["billing"].result(60)
+            return [one.member_id for one in described.members]
+
+        def joined() -> list[str]:
+            # It joins again only while it is asked for records.
+            consumer.poll(0.01)
+            return members() if consumer.assignment() else []
+
+        (first,) = eventually("the consumer joins", joined)
+        assert ask(where, "POST", "/groups/expire", {"group_id": "billing", "member": "nobody"})[0] == 404
+        assert ask(where, "POST", "/groups/expire", {"group_id": "billing", "member": first}) == (204, None)
+        assert first not in members()
+        (second,) = eventually("the consumer comes back", lambda: [one for one in joined() if one != first])
+        assert ask(where, "POST", "/clock", {"advance": "30s"}) == (200, {"advanced_ms": 30_000})
+        assert second in members()
+        assert ask(where, "POST", "/clock", {"advance": "1 min"}) == (200, {"advanced_ms": 90_000})
+        assert second not in members()
+        consumer.close()
