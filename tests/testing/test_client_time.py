@@ -71,6 +71,19 @@ def test_a_clock_that_is_not_moved_is_that_of_its_loop() -> None:
     assert (clock.time(), clock.jumps) == (10, NO_JUMPS)
 
 
+def test_the_rest_of_a_timer_passes_by_itself_after_a_jump() -> None:
+    loop, shared = Loop(), ClientTime()
+    clock = shared.clock_of(as_loop(loop))
+    ran: list[float] = []
+    clock.call_at(45, lambda: ran.append(loop.now))
+    shared.offset_s = 40
+    clock.run_due()
+    loop.advance(4)
+    assert ran == []
+    loop.advance(2)
+    assert ran == [5]
+
+
 def test_a_timer_that_fails_stops_no_other() -> None:
     with running_loop() as loop:
         failures: list[object] = []
