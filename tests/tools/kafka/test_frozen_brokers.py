@@ -56,12 +56,15 @@ def frozen_at(broker: Broker, api: str, *, interrupts: bool) -> Iterator[None]:
         if interrupts:
             os.kill(os.getpid(), signal.SIGINT)
 
+    # A program that was started in the background of a shell ignores SIGINT, and so do its tools.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=freeze)
     thread.start()
     try:
         yield
     finally:
         thread.join()
+        signal.signal(signal.SIGINT, before)
         broker.faults.clear()
 
 
