@@ -1,10 +1,10 @@
 """The time that clients feel, as a test moves it: the jumps of a broker or cluster, and the clock of each node.
 
 Responsible for the timers of these clocks, and for moving all of them together in steps. A step ends at the next due
-time of any node, and each timer that is due then runs, the earliest first. The repeated work of a
-broker, such as the looks of retention, makes no step of its own. It is done at the next step, or at the end of the
-advance. So an advance has at most `MOST_STEPS` steps, however long it is. Not responsible for what users call
-(clock.py), nor for the ages of records (pykbroker_log/jumps.py).
+time of any node, and each timer that is due then runs, the earliest first. The repeated work of a broker, such as the
+looks of retention, makes no step of its own. It is done at the next step, or at the end of the advance. So an advance
+has at most `MOST_STEPS` steps, however long it is. Not responsible for what users call (clock.py), nor for the ages of
+records (pykbroker_log/jumps.py).
 
 Clocks of nodes live on their broker loops. The offset and the jumps are values that each loop reads and that only the
 thread of an advance replaces, so a node that is paused or starts later has every jump.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -29,7 +28,7 @@ from pykbroker.testing.killable import KillableRuntime, killable_loop
 R = TypeVar("R", bound=OsRuntime)
 T = TypeVar("T")
 
-#: A loop that does nothing for so long will do nothing any more.
+#: The seconds without a sign of a loop after which the node counts as stuck.
 STUCK_SECONDS = 60.0
 
 
@@ -151,13 +150,17 @@ class NodeThread(Generic[R]):
     def _answered(self, answer: concurrent.futures.Future[T], timeout_seconds: float) -> T:
         """Wait for an answer of the node. A node that shuts down cancels the requests that wait, and a node that is
         killed leaves them undone."""
-        either: tuple[concurrent.futures.Future[Any], ...] = (answer, self._end)
-        done, _ = concurrent.futures.wait(either, timeout_seconds, concurrent.futures.FIRST_COMPLETED)
+        done = self._first_of(answer, timeout_seconds)
         if not done:
             raise TimeoutError(f"node {self._config.node_id} did not answer within {timeout_seconds:g} s")
         if answer not in done or answer.cancelled():
             raise NotServing(f"node {self._config.node_id} has ended before it answered")
         return answer.result()
+
+    def _first_of(self, answer: concurrent.futures.Future[Any], timeout_seconds: float) -> set[object]:
+        """Wait for the answer or the end of the node. Return those that have come, or nothing when time is over."""
+        either: tuple[concurrent.futures.Future[Any], ...] = (answer, self._end)
+        return {*concurrent.futures.wait(either, timeout_seconds, concurrent.futures.FIRST_COMPLETED).done}
 
     def metrics(self, timeout_seconds: float = 60.0) -> list[Sample]:
         """Return the metrics of the node with their current values, sorted by name. Raises as `ask` does."""
@@ -219,10 +222,8 @@ class NodeThread(Generic[R]):
     def _wait_for(self, done: concurrent.futures.Future[None], what: str) -> None:
         """Wait until a callback on a loop is done, or the node has ended. Raises the callback's exception, or
         TimeoutError."""
-        deadline = time.monotonic() + STUCK_SECONDS
-        while self.runs and not concurrent.futures.wait([done], 0.05).done:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"node {self._config.node_id} {what} for {STUCK_SECONDS:g} s; a loop stands still")
+        if not self._first_of(done, STUCK_SECONDS):
+            raise TimeoutError(f"node {self._config.node_id} {what} for {STUCK_SECONDS:g} s; a loop stands still")
         if done.done():
             done.result()
 
