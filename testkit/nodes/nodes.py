@@ -37,6 +37,12 @@ def eventually(what: str, look: Callable[[], T | None], *, seconds: float = PATI
         time.sleep(0.05)
 
 
+def eventually_holds(wire: Wire, topic: str, values: list[bytes]) -> None:
+    """Wait until a new leader returns exactly these values. It may learn only now, from a follower, that the last
+    record is committed."""
+    eventually("all acknowledged records are there", lambda: wire.values(topic) == values)
+
+
 class Nodes(ABC):
     """The brokers of a cluster, by node id, some of which run."""
 

@@ -12,7 +12,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from testkit.acting import acts, note
-from testkit.nodes.nodes import eventually
+from testkit.nodes.nodes import eventually_holds
 from testkit.nodes.processes import run, write_properties
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire, batch
@@ -63,9 +63,7 @@ def test_three_nodes_replicate_with_sessions_that_end(tmp_path: Path) -> None:
         with wire_of_alice(trio, other) as wire:
             led = trio_leader(wire, not_by=leader)
         with wire_of_alice(trio, led) as wire:
-            # The new leader may learn only now, from a follower, that the last record is committed.
-            expected = [b"%d" % number * 1000 for number in range(8)]
-            eventually("all acknowledged records are there", lambda: wire.values("t") == expected)
+            eventually_holds(wire, "t", [b"%d" % number * 1000 for number in range(8)])
         text = "".join((tmp_path / f"{number}.log").read_text() for number in NUMBERS)
         assert "authentication of this node" not in text
         assert "was not renewed" not in text

@@ -17,7 +17,7 @@ from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from testkit.acting import acts
 from testkit.certificates import client_context, client_identity, node_properties
-from testkit.nodes.nodes import eventually
+from testkit.nodes.nodes import eventually, eventually_holds
 from testkit.nodes.processes import Process, run, write_properties
 from testkit.nodes.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, log_in
 from testkit.nodes.trio import NUMBERS
@@ -72,9 +72,7 @@ def test_three_nodes_with_acls(controllers: str, tmp_path: Path) -> None:
         with trio.wire(survivor) as wire:
             leader = trio_leader_of(wire, "of-alice", not_by=active)
         with trio.wire(leader) as wire:
-            # The new leader may learn only now, from a follower, that the last record is committed.
-            expected = [b"0", b"1", b"2"]
-            eventually("all acknowledged records are there", lambda: wire.values("of-alice") == expected)
+            eventually_holds(wire, "of-alice", [b"0", b"1", b"2"])
             assert wire.produce("of-alice", batch(b"3"), acks=-1).error_code == ErrorCode.NONE
 
 

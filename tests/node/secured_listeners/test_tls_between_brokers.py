@@ -20,7 +20,7 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.acting import acts
 from testkit.certificates import authority, client_context, client_identity, in_one_line, node_properties, now
-from testkit.nodes.nodes import eventually
+from testkit.nodes.nodes import eventually_holds
 from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from testkit.nodes.wire import Wire, batch
 from tests.node.secured_listeners.test_tls_listeners import Secured
@@ -52,9 +52,7 @@ def test_three_nodes_replicate_over_tls_alone(tmp_path: Path) -> None:
         with Wire(trio.address(other), tls=context, timeout=60) as wire:
             led = trio_leader(wire, not_by=leader)
         with Wire(trio.address(led), tls=context, timeout=60) as wire:
-            # The new leader may learn only now, from a follower, that the last record is committed.
-            expected = [b"%d" % number * 100_000 for number in range(5)]
-            eventually("all acknowledged records are there", lambda: wire.values("t") == expected)
+            eventually_holds(wire, "t", [b"%d" % number * 100_000 for number in range(5)])
 
 
 def trio_leader(wire: Wire, not_by: int = -1) -> int:
