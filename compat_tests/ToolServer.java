@@ -1,10 +1,11 @@
 // Runs Apache Kafka's command-line tools one after another, all in one JVM. Reads a request per line from stdin,
-// {"id": 1, "op": "run", "main": class, "args": [words]}, and answers it with {"id": 1, "result": {"status": ...,
+// {"id": 1, "op": "run", "main": class, "args": [words], "stdin": base64 or null}, and answers it with {"id": 1, "result": {"status": ...,
 // "out": ..., "err": ...}}. Compiled and run by tool_server.py.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
@@ -15,6 +16,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 public class ToolServer {
     // Where a tool would end the JVM, this is thrown.
@@ -23,6 +25,9 @@ public class ToolServer {
     }
 
     private static Integer status;
+
+    // What the tool would do at the end of its JVM.
+    private static final List<Runnable> hooks = new CopyOnWriteArrayList<>();
 
     // The first status counts. A tool that catches what it threw here says so, and would not have lived to say it.
     private static void end(int wanted, String message) {
@@ -55,14 +60,22 @@ public class ToolServer {
             });
         exit.getMethod("setExitProcedure", procedure).invoke(null, own);
         exit.getMethod("setHaltProcedure", procedure).invoke(null, own);
+        Class<?> adder = Class.forName(exit.getName() + "$ShutdownHookAdder");
+        Object added = Proxy.newProxyInstance(
+            adder.getClassLoader(),
+            new Class<?>[] {adder},
+            (proxy, method, given) -> hooks.add((Runnable) given[1]));
+        exit.getMethod("setShutdownHookAdder", adder).invoke(null, added);
     }
 
-    private static Map<String, Object> run(String main, String[] words) {
+    private static Map<String, Object> run(String main, String[] words, byte[] stdin) {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         ByteArrayOutputStream err = new ByteArrayOutputStream();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+        System.setIn(new ByteArrayInputStream(stdin == null ? new byte[0] : stdin));
         status = null;
+        hooks.clear();
         try {
             Class.forName(main).getMethod("main", String[].class).invoke(null, (Object) words);
             status = status == null ? 0 : status;
@@ -72,6 +85,10 @@ public class ToolServer {
                 thrown.printStackTrace();
                 status = 1;
             }
+        }
+        if (stdin != null) {
+            // A producer of what it has read sends the rest when it is closed there.
+            hooks.forEach(Runnable::run);
         }
         return Map.of(
             "status", status,
@@ -88,7 +105,10 @@ public class ToolServer {
             JsonNode request = mapper.readTree(line);
             List<String> words = new ArrayList<>();
             request.get("args").forEach(word -> words.add(word.asText()));
-            Map<String, Object> result = run(request.get("main").asText(), words.toArray(new String[0]));
+            Map<String, Object> result = run(
+                request.get("main").asText(),
+                words.toArray(new String[0]),
+                request.get("stdin").binaryValue());
             answers.println(mapper.writeValueAsString(Map.of("id", request.get("id").asInt(), "result", result)));
             answers.flush();
         }

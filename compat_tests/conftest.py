@@ -14,9 +14,11 @@ import pytest
 
 from compat_tests.flaky import FlakyProxy
 from compat_tests.node import Node, make_node
+from compat_tests.tool_server import run_shared
 from compat_tests.topics import Topics
 from testkit import skips, timing
 from testkit.dealing import ByUnit, arrange
+from testkit.oracle import kafka
 from testkit.oracle.kafka import ApacheKafka, kafka_libs
 from testkit.ports import steady_port
 
@@ -38,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
     skips.register(config)
+    kafka.format_tool = run_shared
     # The node under test overwrites received bytes after each request (pykbroker/net/connection.py).
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
     # And each part of it refuses calls from the thread of the other loop (pykbroker/node/owner_check.py).

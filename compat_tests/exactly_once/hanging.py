@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from compat_tests.kafka_tools.conftest import table
 from compat_tests.node import Node
+from compat_tests.tool_server import run_shared
 from testkit.clients import wait_until
-from testkit.oracle.kafka import ApacheKafka, run_tool
+from testkit.oracle.kafka import ApacheKafka
 
 _TOOL = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -47,4 +48,4 @@ def _find(bootstrap: str) -> set[Place]:
 
 
 def _run(bootstrap: str, *args: str) -> str:
-    return run_tool(_TOOL, ["--bootstrap-server", bootstrap, *args], timeout=120).stdout
+    return run_shared(_TOOL, ["--bootstrap-server", bootstrap, *args]).out

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from compat_tests.node import Node
+from compat_tests.tool_server import run_shared
 from testkit.oracle.kafka import kafka_libs, run_tool
 
 TOOLS = "org.apache.kafka.tools"
@@ -18,14 +19,18 @@ class Tools:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def run(self, main: str, *args: str, stdin: str | bytes | None = None, timeout: float = 90) -> str:
-        return run_tool(*self._command(main, args), stdin=stdin, timeout=timeout).stdout
+    def run(self, main: str, *args: str, stdin: str | None = None) -> str:
+        return run_shared(*self._command(main, args), stdin=stdin).out
+
+    def alone(self, main: str, *args: str) -> str:
+        """Run a tool that prints more while its JVM ends."""
+        return run_tool(*self._command(main, args), timeout=90).stdout
 
     def fail(self, main: str, *args: str) -> str:
         """Run a tool that must fail; returns its whole output."""
-        done = run_tool(*self._command(main, args), check=False)
-        assert done.returncode != 0, f"{main} {args} did not fail:\n{done.stdout}"
-        return done.stdout + done.stderr
+        done = run_shared(*self._command(main, args), check=False)
+        assert done.status != 0, f"{main} {args} did not fail:\n{done.out}"
+        return done.out + done.err
 
     def _command(self, main: str, args: Sequence[str]) -> tuple[str, list[str]]:
         where = ["--bootstrap-server", self.bootstrap]

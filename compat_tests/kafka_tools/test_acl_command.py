@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests.node import Node, make_node
-from compat_tests.tool_server import Ended, ToolServer
+from compat_tests.tool_server import Ended, ToolServer, shared
 from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
@@ -169,9 +169,8 @@ def nodes() -> Iterator[tuple[Node, Node]]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ToolServer]:
-    with ToolServer() as server:
-        yield server
+def server() -> ToolServer:
+    return shared()
 
 
 def said(server: ToolServer, node: Node, words: list[str]) -> Ended:

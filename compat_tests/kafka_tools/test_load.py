@@ -49,8 +49,16 @@ def test_the_perf_tools_write_and_read_every_record(
 def test_the_verifiable_pair_agrees_on_every_record(tools: Tools, topics: Topics, broker: Node) -> None:
     topic = topics.create(partitions=2)
     sent = events(
-        tools.run(
-            "VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1", "--value-prefix", "7"
+        tools.alone(
+            "VerifiableProducer",
+            "--topic",
+            topic,
+            "--max-messages",
+            "1000",
+            "--acks",
+            "-1",
+            "--value-prefix",
+            "7",
         )
     )
     acked = [e for e in sent if e["name"] == "producer_send_success"]
@@ -59,7 +67,7 @@ def test_the_verifiable_pair_agrees_on_every_record(tools: Tools, topics: Topics
     assert {(e["partition"], e["offset"]): e["value"].encode() for e in acked} == stored
 
     seen = events(
-        tools.run(
+        tools.alone(
             "VerifiableConsumer",
             "--topic",
             topic,

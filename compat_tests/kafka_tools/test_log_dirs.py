@@ -14,7 +14,7 @@ import pytest
 from compat_tests.differential import nodes
 from compat_tests.differential.scripts.directories import alter, made_in, paths, throttle, where
 from compat_tests.differential.session import Session
-from testkit.oracle.kafka import run_tool
+from compat_tests.tool_server import run_shared
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def side(against: str) -> Iterator[nodes.Side]:
 
 def described(side: nodes.Side, topic: str) -> dict[str, list[dict[str, Any]]]:
     tool = "org.apache.kafka.tools.LogDirsCommand"
-    said = run_tool(tool, ["--bootstrap-server", side.address, "--describe", "--topic-list", topic]).stdout
+    said = run_shared(tool, ["--bootstrap-server", side.address, "--describe", "--topic-list", topic]).out
     (node,) = json.loads(said[said.index("{") :])["brokers"]
     return {log_dir["logDir"]: log_dir["partitions"] for log_dir in node["logDirs"]}
 
@@ -53,7 +53,7 @@ def test_a_move_is_shown_and_verified(side: nodes.Side, tmp_path: Path) -> None:
     def verified() -> str:
         tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         words = ["--bootstrap-server", side.address, "--reassignment-json-file", str(wanted), "--verify"]
-        return run_tool(tool, [*words, "--preserve-throttles"]).stdout
+        return run_shared(tool, [*words, "--preserve-throttles"]).out
 
     assert f"Reassignment of replica {topic}-0-1 is still in progress." in verified()
     throttle(session, None)

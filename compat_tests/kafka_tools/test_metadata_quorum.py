@@ -10,15 +10,16 @@ import re
 from pathlib import Path
 
 from compat_tests.kafka_tools.conftest import TOOLS
+from compat_tests.tool_server import run_shared
 from testkit.nodes.nodes import eventually
 from testkit.nodes.trio import Trio
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 MAIN = f"{TOOLS}.MetadataQuorumCommand"
 
 
 def status(*where: str) -> dict[str, str]:
-    said = run_tool(MAIN, [*where, "describe", "--status"]).stdout
+    said = run_shared(MAIN, [*where, "describe", "--status"]).out
     return dict(re.findall(r"^(\w+):\s+(.*?)\s*$", said, re.M))
 
 
@@ -31,7 +32,7 @@ def test_configured_voters_become_voters_of_the_log(tmp_path: Path) -> None:
         raised = [*server, "upgrade", "--feature", "kraft.version=1"]
 
         def is_raised() -> bool:
-            return run_tool(f"{TOOLS}.FeatureCommand", raised, check=False).returncode == 0
+            return run_shared(f"{TOOLS}.FeatureCommand", raised, check=False).status == 0
 
         eventually("kraft.version is raised", is_raised)
         voters = json.loads(status(*server)["CurrentVoters"])

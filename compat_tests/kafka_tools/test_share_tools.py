@@ -17,11 +17,12 @@ from compat_tests.kafka_tools.test_share_groups import offsets
 from compat_tests.node import Node
 from compat_tests.our_tools.both import ours
 from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.tool_server import run_shared
 from compat_tests.topics import Topics
 from pykbroker.tools.cluster import configs
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
 from testkit.clients import NOW_MS, Record
-from testkit.oracle.kafka import NEWEST, kafka_libs, run_tool
+from testkit.oracle.kafka import NEWEST, kafka_libs
 
 COUNT = 20
 PRINT = [
@@ -131,7 +132,7 @@ def newest(broker: Node, words: Sequence[str]) -> str:
     kafka_libs(NEWEST)
     where = ["--bootstrap-server", broker.bootstrap]
     main = f"{TOOLS}.consumer.group.ShareGroupCommand"
-    return run_tool(main, [*where, *words], version=NEWEST).stdout
+    return run_shared(main, [*where, *words], version=NEWEST).out
 
 
 def test_resets_with_the_options_of_4_4(tools: Tools, topic: str, broker: Node, tmp_path: Path) -> None:

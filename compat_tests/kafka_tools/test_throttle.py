@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from compat_tests.tool_server import run_shared
 from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
 from testkit.nodes.trio import NUMBERS, Trio
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 TOPIC, BROKER = 2, 4
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -31,7 +32,7 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
 
 def reassign(trio: Trio, plan: Path, *args: str) -> str:
     where = ["--bootstrap-server", trio.bootstrap, "--reassignment-json-file", str(plan)]
-    return run_tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", [*where, *args], timeout=90).stdout
+    return run_shared("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", [*where, *args]).out
 
 
 def throttles(trio: Trio) -> dict[str, str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from compat_tests.tool_server import run_shared
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -30,7 +31,7 @@ from pykbroker_wire.primitives import uuid_to_str
 from testkit import needs
 from testkit.nodes.nodes import Nodes, eventually
 from testkit.nodes.wire import Wire
-from testkit.oracle.kafka import KAFKA, broker_command, run_tool
+from testkit.oracle.kafka import KAFKA, broker_command
 from testkit.ports import steady_port
 from testkit.standing_still import standing_still
 
@@ -220,7 +221,7 @@ class Cluster(Nodes):
         if self.quorum == "joining":
             arguments += ["--standalone" if number == self.controllers[0] else "--no-initial-controllers"]
         if own_tools and member.kind == "kafka":
-            run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S, version=self._kafka)
+            run_shared("kafka.tools.StorageTool", ["format", *arguments], version=self._kafka)
         else:
             command, environment = self._pykbroker(number)
             subprocess.run(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from testkit.oracle.kafka import run_tool
+from compat_tests.tool_server import run_shared
 
 #: The files of a log directory, and the tools' arguments for them.
 ASKED: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -46,15 +45,8 @@ def differences(log_dirs: Iterable[Path], asked: Sequence[tuple[str, tuple[str, 
 
 
 def _kafka(files: list[Path], words: Sequence[str]) -> tuple[str, str]:
-    # Without a locale Java prints question marks.
-    before = os.environ.get("LC_ALL")
-    os.environ["LC_ALL"] = "C.UTF-8"
-    try:
-        names = ",".join(map(str, files))
-        done = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", names, *words], timeout=300)
-    finally:
-        os.environ.pop("LC_ALL") if before is None else os.environ.update(LC_ALL=before)
-    return done.stdout, done.stderr
+    done = run_shared("org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files)), *words])
+    return done.out, done.err
 
 
 def _pykbroker(files: list[Path], words: Sequence[str]) -> tuple[str, str]:

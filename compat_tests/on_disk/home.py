@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from compat_tests.tool_server import run_shared
 from testkit import needs
-from testkit.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
+from testkit.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command
 from testkit.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]
@@ -79,7 +80,7 @@ class Home:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
         if by == "kafka":
             words = ["format", f"--cluster-id={cluster_id}", "-c", str(self.properties), "--standalone", *args]
-            run_tool("kafka.tools.StorageTool", words)
+            run_shared("kafka.tools.StorageTool", words)
         else:
             words = ["format", str(self.properties), f"--cluster-id={cluster_id}", *args]
             subprocess.run([*needs.node_command(), *words], check=True, capture_output=True, env=self._python)

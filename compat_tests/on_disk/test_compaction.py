@@ -13,6 +13,7 @@ import pytest
 
 from compat_tests.node import Node, Pykbroker
 from compat_tests.on_disk.test_dump_log_segments import COMPLAINTS
+from compat_tests.tool_server import run_shared
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.txn_index import TxnIndex
@@ -30,7 +31,7 @@ from pykbroker_wire.records.record import iter_records
 from testkit import needs
 from testkit.clients import wait_until
 from testkit.nodes.wire import TOPIC, Wire
-from testkit.oracle.kafka import ApacheKafka, kafka_libs, run_tool
+from testkit.oracle.kafka import ApacheKafka, kafka_libs
 
 CONFIG = {
     "log.cleaner.backoff.ms": "100",
@@ -255,11 +256,8 @@ def dump(folder: Path) -> None:
     """Run Apache Kafka's tool on all our files."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".txnindex"))
     assert len(files) > 3
-    done = run_tool(
-        "org.apache.kafka.tools.DumpLogSegments",
-        ["--deep-iteration", "--files", ",".join(str(path) for path in files)],
-        timeout=120,
-    )
-    wrong = [line for line in done.stdout.splitlines() if any(word in line for word in COMPLAINTS)]
+    names = ",".join(map(str, files))
+    done = run_shared("org.apache.kafka.tools.DumpLogSegments", ["--deep-iteration", "--files", names])
+    wrong = [line for line in done.out.splitlines() if any(word in line for word in COMPLAINTS)]
     assert not wrong, wrong[:5]
-    assert "isvalid: true" in done.stdout
+    assert "isvalid: true" in done.out

@@ -17,6 +17,7 @@ import pytest
 from compat_tests.node import Node, make_node
 from compat_tests.on_disk.dumps import verified
 from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.tool_server import run_shared
 from compat_tests.topics import Topics
 from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.os_disk.disk import OsDisk
@@ -25,7 +26,7 @@ from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker
 from testkit import needs
 from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Record, wait_until
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 # Words with which the tool reports errors; its exit code stays 0.
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false")
@@ -90,12 +91,10 @@ def written(against: str, request: pytest.FixtureRequest) -> Iterator[Written]:
 def dump(files: Sequence[Path], *args: str) -> str:
     """Return the tool's output for these files, and fail if it complains."""
     assert files, "nothing to look at"
-    said = run_tool(
-        "org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files)), *args], timeout=180
-    )
+    said = run_shared("org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files)), *args])
     for complaint in COMPLAINTS:
-        assert complaint not in said.stdout + said.stderr, said.stdout[-3000:] + said.stderr[-3000:]
-    return said.stdout
+        assert complaint not in said.out + said.err, said.out[-3000:] + said.err[-3000:]
+    return said.out
 
 
 def fields(line: str) -> dict[str, str]:

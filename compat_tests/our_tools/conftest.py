@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from compat_tests.node import Node
 from compat_tests.our_tools.both import COUNT, BothTools
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.tool_server import ToolServer
+from compat_tests.tool_server import ToolServer, shared
 from compat_tests.topics import Topics
 from testkit.clients import NOW_MS, Record
 from testkit.oracle.kafka import kafka_libs
 
 
 @pytest.fixture(scope="session")
-def tool_server() -> Iterator[ToolServer]:
+def tool_server() -> ToolServer:
     kafka_libs()
-    with ToolServer() as server:
-        yield server
+    return shared()
 
 
 @pytest.fixture(scope="session")

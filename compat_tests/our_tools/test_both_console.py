@@ -12,9 +12,9 @@ import pytest
 from compat_tests.node import Node
 from compat_tests.our_tools.both import CLASSES, BothTools, ours
 from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.tool_server import run_shared
 from compat_tests.topics import Topics
 from testkit.clients import ALL_COMPRESSIONS, wait_until
-from testkit.oracle.kafka import run_tool
 
 LINES = "h1:v1,h2:v2\tk1\tone\nh:\tNULL\ttwo\nNULL\tk3\tNULL\nh:\tk4\tsnow ❄\r\nNULL\tk5\t\n"
 WRITE = [
@@ -32,7 +32,7 @@ EVERYTHING = [
 def test_both_producers_write_the_same_records(broker: Node, topics: Topics) -> None:
     first, second = topics.create(), topics.create()
     at = ["--bootstrap-server", broker.bootstrap, "--topic"]
-    run_tool(CLASSES["console-producer"], [*at, first, *WRITE], stdin=LINES)
+    run_shared(CLASSES["console-producer"], [*at, first, *WRITE], stdin=LINES)
     done = ours("console-producer", [*at, second, *WRITE], stdin=LINES)
     assert (done.status, done.err) == (0, "")
     theirs, mine = (

@@ -12,7 +12,7 @@ import pytest
 from compat_tests.our_tools.both import BothTools, two_names
 from compat_tests.our_tools.test_both_perf import first_error
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.tool_server import Ended, ToolServer
+from compat_tests.tool_server import Ended, shared
 from compat_tests.topics import Topics
 from pykbroker.tools.cluster import configs
 from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterSettings
@@ -184,10 +184,8 @@ def test_a_pattern_of_acknowledgements_is_that_of_4_4(
     kafka_libs(NEWEST)
     most = str(sum(counts.values()))
     words = ["--topic", queue, "--group-id", "‹g›", "--max-messages", most, "--acknowledgement-mode", "sync"]
-    with ToolServer(NEWEST) as server:
-        newest = BothTools(both.bootstrap, server)
-        how = ["--ack-pattern", pattern]
-        theirs, mine = newest.each("verifiable-share-consumer", *words, *how, names=groups)
+    newest = BothTools(both.bootstrap, shared(NEWEST))
+    theirs, mine = newest.each("verifiable-share-consumer", *words, "--ack-pattern", pattern, names=groups)
     assert mine.status == theirs.status == 0
     ours, expected = (
         sum((Counter(json.loads(line).get("ackTypeCounts", {})) for line in ended.out.splitlines()), Counter[str]())

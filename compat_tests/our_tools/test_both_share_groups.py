@@ -11,7 +11,7 @@ import pytest
 from compat_tests.kafka_tools.test_share_groups import MEMBER, Member
 from compat_tests.our_tools.both import BothTools, ours, sorted_lines, two_names
 from compat_tests.our_tools.test_both_perf import first_error
-from compat_tests.tool_server import Ended, ToolServer
+from compat_tests.tool_server import Ended, shared
 from compat_tests.topics import Topics
 from testkit.nodes.wire import Wire
 from testkit.oracle.kafka import NEWEST, kafka_libs
@@ -131,11 +131,10 @@ def test_what_is_refused(both: BothTools, words: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def newest(both: BothTools) -> Iterator[BothTools]:
+def newest(both: BothTools) -> BothTools:
     """The tools of 4.4.0 in the place of those of 4.3.1."""
     kafka_libs(NEWEST)
-    with ToolServer(NEWEST) as server:
-        yield BothTools(both.bootstrap, server)
+    return BothTools(both.bootstrap, shared(NEWEST))
 
 
 OF_FRESH = "--reset-offsets --dry-run --group fresh"

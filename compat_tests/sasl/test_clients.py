@@ -17,7 +17,8 @@ from kafka.errors import KafkaTimeoutError
 
 from compat_tests.node import Node, make_node
 from compat_tests.sasl.secured import MODULES, USERS, Ports, add_users
-from testkit.oracle.kafka import kafka_libs, run_tool
+from compat_tests.tool_server import run_shared
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 #: Seconds in which a client must do what the test asks for.
@@ -174,7 +175,7 @@ def test_a_session_is_renewed_while_records_are_written(node: Node, ports: Ports
 
 
 def configs(ports: Ports, file: Path, *args: str, check: bool = True) -> Any:
-    return run_tool(CONFIGS, ["--bootstrap-server", ports.secured, "--command-config", str(file), *args], check=check)
+    return run_shared(CONFIGS, ["--bootstrap-server", ports.secured, "--command-config", str(file), *args], check=check)
 
 
 def test_kafka_configs_makes_a_user_that_logs_in(node: Node, ports: Ports, tmp_path: Path) -> None:
@@ -185,9 +186,9 @@ def test_kafka_configs_makes_a_user_that_logs_in(node: Node, ports: Ports, tmp_p
     plain = java_settings(tmp_path, "PLAIN", *USERS["PLAIN"])
     configs(ports, plain, "--alter", *entity, "--add-config", credential)
     scram = java_settings(tmp_path, "SCRAM-SHA-512", "erin", "erin-secret")
-    said = configs(ports, scram, "--describe", *entity).stdout
+    said = configs(ports, scram, "--describe", *entity).out
     assert "SCRAM credential configs for user-principal 'erin' are SCRAM-SHA-512=iterations=8192" in said
     wrong = java_settings(tmp_path, "SCRAM-SHA-256", USERS["SCRAM-SHA-256"][0], "wrong")
     refused = configs(ports, wrong, "--describe", *entity, check=False)
-    assert refused.returncode == 1
-    assert "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed during" in refused.stderr
+    assert refused.status == 1
+    assert "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed during" in refused.err

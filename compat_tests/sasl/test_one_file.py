@@ -16,9 +16,10 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, TopicPartition
 
 from compat_tests.on_disk.home import Home, Owner
+from compat_tests.tool_server import run_shared
 from testkit.certificates import authority, node_identity
 from testkit.clients import PATIENCE_S, wait_until
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -53,7 +54,7 @@ class SecuredHome:
             "log_level": 0,
         }
 
-    def tool(self, main: str, user: str, password: str, *words: str, stdin: str = "") -> str:
+    def tool(self, main: str, user: str, password: str, *words: str, stdin: str | None = None) -> str:
         """Run a tool of Apache Kafka as this user."""
         file = self.stores / f"{user}.properties"
         file.write_text(
@@ -62,7 +63,7 @@ class SecuredHome:
             f'sasl.jaas.config={MODULE} required username="{user}" password="{password}";\n'
         )
         where = ["--bootstrap-server", self.home.bootstrap, "--command-config", str(file)]
-        return run_tool(main, [*where, *words], stdin=stdin, timeout=PATIENCE_S).stdout
+        return run_shared(main, [*where, *words], stdin=stdin).out
 
 
 def properties(stores: Path, port: int) -> dict[str, str]:

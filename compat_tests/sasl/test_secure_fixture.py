@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from compat_tests.tool_server import run_shared
 from pykbroker.testing import SecureBroker
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 FORMS = [
     {"protocol": "SSL"},
@@ -58,5 +59,5 @@ def test_aiokafka(broker: SecureBroker, topic: str) -> None:
 def test_java(broker: SecureBroker, topic: str) -> None:
     kafka_libs()
     where = ["--bootstrap-server", broker.bootstrap_servers, "--command-config", broker.properties_file("alice")]
-    run_tool("org.apache.kafka.tools.ConsoleProducer", [*where, "--topic", topic], stdin="java\n")
+    run_shared("org.apache.kafka.tools.ConsoleProducer", [*where, "--topic", topic], stdin="java\n")
     assert one_value(broker, topic) == b"java"

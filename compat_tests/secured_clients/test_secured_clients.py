@@ -19,7 +19,8 @@ import pytest
 from compat_tests.sasl.secured import MODULES, USERS
 from compat_tests.secured_clients.said import CASES, JAVA, LIBRARIES, PROTOCOLS
 from compat_tests.secured_clients.secured_listeners import DENIED, PATIENCE, SecuredListeners, secured_listeners
-from testkit.oracle.kafka import kafka_libs, run_tool
+from compat_tests.tool_server import run_shared
+from testkit.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 
@@ -260,11 +261,11 @@ def test_java(secured: SecuredListeners, protocol: str, mechanism: str, tmp_path
             f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority}\n"
         )
         arguments = ["--bootstrap-server", secured.address(protocol), "--command-config", str(file), "--topic", topic]
-        return run_tool("org.apache.kafka.tools.GetOffsetShell", arguments, check=False, timeout=PATIENCE)
+        return run_shared("org.apache.kafka.tools.GetOffsetShell", arguments, check=False)
 
     mine = f"kafka-python-{protocol}-{mechanism}"
-    assert described(mine, password).stdout.startswith(f"{mine}:0:")
-    assert JAVA.wrong_password in described(mine, "wrong").stderr
+    assert described(mine, password).out.startswith(f"{mine}:0:")
+    assert JAVA.wrong_password in described(mine, "wrong").err
     refused = described(DENIED, password)
-    assert f"{DENIED}:0" not in refused.stdout
-    assert refused.returncode == 1
+    assert f"{DENIED}:0" not in refused.out
+    assert refused.status == 1

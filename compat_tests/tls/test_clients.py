@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from compat_tests.node import Node, make_node
+from compat_tests.tool_server import run_shared
 from testkit import needs
 from testkit.certificates import authority, client_identity, node_identity
 from testkit.clients import PATIENCE_S, wait_until
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 from testkit.ports import steady_port
 
 MB = 1 << 20
@@ -169,18 +170,12 @@ def test_java_with_stores_of_keytool_and_ours(secured: SecuredNode) -> None:
     kafka_libs()
     lines = "".join(f"{chr(97 + index) * 300_000}\n" for index in range(3))
     where = ["--bootstrap-server", secured.address, "--topic", "java", "--command-config"]
-    run_tool(
-        "org.apache.kafka.tools.ConsoleProducer",
-        [*where, secured.java(), "--sync"],
-        stdin=lines,
-        timeout=PATIENCE_S,
-    )
+    run_shared("org.apache.kafka.tools.ConsoleProducer", [*where, secured.java(), "--sync"], stdin=lines)
     ours = secured.java(ssl_truststore_location=secured.file("ours.p12"))
-    read = run_tool(
+    read = run_shared(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         [*where, ours, "--from-beginning", "--max-messages", "3", "--timeout-ms", "60000"],
-        timeout=PATIENCE_S,
-    ).stdout
+    ).out
     assert read == lines
 
 
@@ -192,14 +187,13 @@ def test_java_says_why_it_cannot_connect(secured: SecuredNode, changed: str) -> 
         properties = secured.java(ssl_truststore_location=secured.file("other.p12"))
     else:
         properties = secured.java(ssl_keystore_location="", ssl_keystore_password="")
-    done = run_tool(
+    done = run_shared(
         "org.apache.kafka.tools.TopicCommand",
         ["--bootstrap-server", secured.address, "--command-config", properties, "--list"],
         check=False,
-        timeout=PATIENCE_S,
     )
-    assert done.returncode != 0
-    assert "SslAuthenticationException" in done.stdout + done.stderr
+    assert done.status != 0
+    assert "SslAuthenticationException" in done.out + done.err
 
 
 @pytest.mark.parametrize("changed", ["ssl.ca.location", "ssl.certificate.location"])

@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from compat_tests.tool_server import run_shared
 from compat_tests.torture.test_kills import COMPLAINTS
 from testkit import needs
 from testkit.logs.power_loss import Workload, start_directory
 from testkit.logs.prefixes import crashes
-from testkit.oracle.kafka import kafka_libs, run_tool
+from testkit.oracle.kafka import kafka_libs
 
 SAMPLE = 12
 
@@ -38,7 +39,7 @@ def test_the_tool_reads_what_was_recovered(tmp_path: Path) -> None:
                 (folder / name).write_bytes(data)
                 files.append(folder / name)
     assert len(files) > 3 * SAMPLE
-    said = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files))], timeout=180)
+    said = run_shared("org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files))])
     for complaint in COMPLAINTS:
-        assert complaint not in said.stdout + said.stderr, said.stdout[-3000:] + said.stderr[-3000:]
-    assert said.stdout.count("isvalid: true") > SAMPLE
+        assert complaint not in said.out + said.err, said.out[-3000:] + said.err[-3000:]
+    assert said.out.count("isvalid: true") > SAMPLE

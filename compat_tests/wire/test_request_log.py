@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compat_tests.node import Pykbroker
+from compat_tests.tool_server import run_shared
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -27,7 +28,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testkit.clients import wait_until
 from testkit.nodes.wire import Wire, batch
-from testkit.oracle.kafka import ApacheKafka, kafka_libs, run_tool
+from testkit.oracle.kafka import ApacheKafka, kafka_libs
 
 TOPIC, BROKER, LOGGERS = 2, 4, 8
 LOGGER = "kafka.request.logger"
@@ -97,13 +98,13 @@ def ours() -> Iterator[list[Line]]:
     try:
         node.start()
         of_loggers = ["--bootstrap-server", node.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1"]
-        run_tool("kafka.admin.ConfigCommand", [*of_loggers, "--alter", "--add-config", f"{LOGGER}=DEBUG"])
-        shown = run_tool("kafka.admin.ConfigCommand", [*of_loggers, "--describe"])
-        assert f"{LOGGER}=DEBUG" in shown.stdout
+        run_shared("kafka.admin.ConfigCommand", [*of_loggers, "--alter", "--add-config", f"{LOGGER}=DEBUG"])
+        shown = run_shared("kafka.admin.ConfigCommand", [*of_loggers, "--describe"])
+        assert f"{LOGGER}=DEBUG" in shown.out
         with Wire(node.bootstrap, timeout=60) as wire:
             use(wire)
         # The tools that change the level are clients too.
-        run_tool("kafka.admin.ConfigCommand", [*of_loggers, "--alter", "--delete-config", LOGGER])
+        run_shared("kafka.admin.ConfigCommand", [*of_loggers, "--alter", "--delete-config", LOGGER])
         with Wire(node.bootstrap, timeout=60) as wire:
             wire.metadata()
         yield lines_of(node.log_file)

@@ -20,7 +20,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -158,7 +158,7 @@ def _make_broker_archive(archive: Path, version: str) -> None:
         fresh = archive.with_suffix(f".{os.getpid()}")
         with ApacheKafka(sharing=[f"-XX:ArchiveClassesAtExit={fresh}"], version=version) as kafka:
             asked = ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", "made"]
-            run_tool("org.apache.kafka.tools.TopicCommand", asked)
+            run_tool("org.apache.kafka.tools.TopicCommand", asked, version=version)
             kafka.stop()
         fresh.rename(archive)
 
@@ -197,6 +197,10 @@ def run_tool(
 def tool_command(main: str, args: Sequence[str]) -> list[str]:
     """Return the command line of a tool that runs in parallel to the test, as long as it needs."""
     return [*java_command(main), *args]
+
+
+#: Formats a node. compat_tests/conftest.py sets a function that needs no further JVM.
+format_tool: Callable[..., object] = run_tool
 
 
 class ApacheKafka:
@@ -241,7 +245,7 @@ class ApacheKafka:
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            run_tool(
+            format_tool(
                 "kafka.tools.StorageTool",
                 ["format", f"--cluster-id={cluster_id}", "-c", str(properties), "--standalone", *self._format_args],
                 version=self._version,
