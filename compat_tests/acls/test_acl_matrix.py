@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -102,7 +103,11 @@ def test_each_client_in_the_newest_version(guarded: tuple[GuardedNode, GuardedNo
 
 @pytest.mark.parametrize(("case", "on"), WHERE)
 def test_each_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: On) -> None:
-    said = check(guarded, case, on, (NONE, OWNER, EVERYTHING), versions(case))
+    """Three clients ask in the first version, and one of them in turn in each later one."""
+    first, *later = versions(case)
+    said = check(guarded, case, on, (NONE, OWNER, EVERYTHING), [first])
+    for version, client in zip(later, cycle((OWNER, EVERYTHING, NONE)), strict=False):
+        check(guarded, case, on, [client], [version])
     # A row in which rules change nothing would compare nothing.
     answers = [[seen(step, on) for step in said if step.label == client.name] for client in (NONE, EVERYTHING)]
     assert (answers[0] != answers[1]) == bool(case.resources)
