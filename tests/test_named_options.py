@@ -57,6 +57,8 @@ _HEAD: Final = re.compile(r'(?:#[^\n]*\n|\n)*"""(.*?)"""', re.DOTALL)
 _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 #: characters around a name in a sentence
 _AROUND: Final = "`'\"()[],;:."
+#: Any word that an option or a key may be.
+_WORD: Final = re.compile(r"[\w.-]+")
 _SEPARATORS: Final = str.maketrans("[]|,", "    ")
 
 
@@ -103,33 +105,43 @@ def keys(span: str) -> Iterator[str]:
         yield name
 
 
-def words_of_the_code(files: list[str]) -> set[str]:
-    """Return the words of all literals but docstrings: the parsers of click and argparse, and the keys that clients
-    get, are made of them."""
+def words_of_the_code(files: list[str], wanted: set[str]) -> set[str]:
+    """Return the wanted words that a literal has, if it is no docstring: the parsers of click and argparse, and the
+    keys that clients get, are made of them. Only files whose text has a word that is still wanted are parsed."""
     found: set[str] = set()
     for file in files:
         if file.endswith(".py"):
-            nodes = list(ast.walk(parsed(ROOT / file)))
-            docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
-            for node in nodes:
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-                    found.update(node.value.replace("=", " ").replace(",", " ").replace("/--", " --").split())
+            text = (ROOT / file).read_text(encoding="utf-8")
+            if not (wanted - found).isdisjoint(_WORD.findall(text.replace("\\n", " "))):
+                found |= wanted & words_of_literals(parsed(ROOT / file))
+    return found
+
+
+def words_of_literals(tree: ast.Module) -> set[str]:
+    nodes = list(ast.walk(tree))
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            found.update(node.value.replace("=", " ").replace(",", " ").replace("/--", " --").split())
     return found
 
 
 @pytest.mark.slow
 def test_each_name_exists() -> None:
     files = git("ls-files").splitlines()
-    words = words_of_the_code([file for file in files if not file.endswith("test_named_options.py")])
     known_keys = {*key_table.STATIC_KEYS, *key_table.DYNAMIC_ONLY_KEYS, *key_table.TOPIC_KEYS, *key_table.GROUP_KEYS}
     places = {place for file in files for place in (file, *parents(file))}
     tops = {file.partition("/")[0] for file in files if "/" in file}
     missing: set[tuple[str, str]] = set()
+    named_words: set[tuple[str, str]] = set()
     for page, named in readers(files):
         for span in named:
-            missing.update((page, name) for name in options(span) if name not in words)
+            named_words.update((page, name) for name in (*options(span), *keys(span)) if name not in known_keys)
             missing.update((page, name) for name in paths(span, tops) if name not in places)
-            missing.update((page, name) for name in keys(span) if name not in known_keys and name not in words)
+    sources = [file for file in files if not file.endswith("test_named_options.py")]
+    words = words_of_the_code(sources, {name for _, name in named_words})
+    missing |= {(page, name) for page, name in named_words if name not in words}
     assert missing == APART.keys()
 
 
