@@ -214,15 +214,15 @@ def lose_power_everywhere(seed: int) -> Workload:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(4), 19])
+@pytest.mark.parametrize("seed", [0, 1, 19])
 def test_every_prefix(seed: int) -> None:
     assert lose_power_everywhere(seed).compactions > 0, "a workload without compaction shows nothing"
 
 
-@pytest.mark.long(amount="116 workloads, power lost after each call")
+@pytest.mark.long(amount="118 workloads, power lost after each call")
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_workloads() -> None:
-    for seed in range(4, 120):
+    for seed in range(2, 120):
         lose_power_everywhere(seed)
 
 

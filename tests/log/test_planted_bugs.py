@@ -34,6 +34,12 @@ Patch = pytest.MonkeyPatch
 
 #: A variant is wrong with each of these seeds, and one must show it. The seeds that find the most come first.
 SEEDS = [6, 5, 1, 0, *range(7, 12)]
+#: The seeds that show these variants before others, and sooner.
+FIRST = {
+    "a recovery point is ahead of the flush": 1,
+    "sealed indexes are not fsynced": 5,
+    "side files are never synced": 8,
+}
 #: another workload shows this one sooner
 WORKLOADS: dict[str, type[Workload]] = {"retired names go before the log start is durable": RetiringWorkload}
 
@@ -232,7 +238,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
 @pytest.mark.parametrize("what", PLANTED)
 def test_it_is_noticed(what: str, monkeypatch: Patch) -> None:
     PLANTED[what](monkeypatch)
-    for seed in SEEDS:
+    for seed in (FIRST.get(what, SEEDS[0]), *SEEDS):
         try:
             examine_all(WORKLOADS.get(what, Workload)(seed))
         except (AssertionError, CorruptBatch, KeyError, KafkaError, StorageError) as noticed:

@@ -133,9 +133,9 @@ def check_that_life_goes_on(
         check_consistent(flushed, dense_from=max(start, flushed.log_start_offset))
 
 
-# The first six, and some that found a bug: a torn epoch file, an index of earlier records, a log start after the end,
+# The first two, and some that found a bug: a torn epoch file, an index of earlier records, a log start after the end,
 # half of what a truncation to the log's start had removed.
-SEEDS = [*range(6), 31, 56, 65, 76, 85, 196, 211]
+SEEDS = [0, 1, 31, 56, 65, 76, 85, 196, 211]
 
 
 @pytest.mark.slow
@@ -145,11 +145,11 @@ def test_every_prefix(seed: int) -> None:
     print(f"seed {seed}: {examine_all(Workload(seed), every_mode=seed % 3 == 0)}")
 
 
-@pytest.mark.long(amount="294 workloads, power lost after each call")
+@pytest.mark.long(amount="298 workloads, power lost after each call")
 @pytest.mark.timeout(3600)
 def test_every_prefix_of_many_workloads() -> None:
     examined = Examined(0, 0, 0)
-    for seed in range(6, 300):
+    for seed in range(2, 300):
         examined += examine_all(Workload(seed), every_mode=seed % 3 == 0)
     print(examined)
 

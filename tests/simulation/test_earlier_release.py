@@ -138,7 +138,9 @@ class Work:
         insist(*of_share_groups(self.stage.history, logs, starts, excused))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long(amount="1 seed")) for seed in (1, 2, 3))]
+)
 def test_nothing_is_lost_while_an_earlier_release_leads_the_share_states(seed: int) -> None:
     stage = Stage(seed, 3, CONFIG, Quorum.STATIC)
     invariants = ShareInvariants()

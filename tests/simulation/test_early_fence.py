@@ -51,7 +51,7 @@ async def seconds_without_controller(stage: Stage) -> float:
     return await seconds_until(stage, another_leads)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_controller_that_dies_is_replaced_at_once(seed: int) -> None:
     async def scenario(stage: Stage) -> None:
         assert await seconds_without_controller(stage) < 0.5
@@ -71,7 +71,7 @@ async def one_that_follows(stage: Stage) -> tuple[SimBroker, SimBroker]:
     return controller, next(each for each in stage.cluster.brokers.values() if each is not controller)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_broker_that_dies_is_fenced_at_once_and_may_come_back_at_once(seed: int) -> None:
     async def scenario(stage: Stage) -> None:
         controller, broker = await one_that_follows(stage)
@@ -85,7 +85,7 @@ def test_a_broker_that_dies_is_fenced_at_once_and_may_come_back_at_once(seed: in
     on_three(scenario, seed)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_broker_that_dies_with_the_controller_is_fenced_soon(seed: int) -> None:
     async def scenario(stage: Stage) -> None:
         former, other = await one_that_follows(stage)
@@ -95,7 +95,7 @@ def test_a_broker_that_dies_with_the_controller_is_fenced_soon(seed: int) -> Non
     on_three(scenario, seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_broker_behind_an_address_that_refuses_is_fenced_once_at_most(seed: int) -> None:
     """Its connections are reset and new ones refused, again and again, while it lives."""
 
@@ -202,7 +202,7 @@ def test_a_broker_that_is_only_silent_keeps_its_session(way: str) -> None:
     on_three(scenario)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_controller_that_stood_still_for_five_seconds_fences_no_living_broker(seed: int) -> None:
     """Its brokers gave up their connections in the meantime; their new ones are in what it has not read yet."""
 

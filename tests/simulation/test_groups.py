@@ -28,31 +28,31 @@ def each_seed(first: int, run: Callable[[int], Stage], count: int) -> int:
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 10)
+    assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 3)
 
 
 @pytest.mark.parametrize("run", [classic, consumer])
 def test_a_group_on_three_combined_nodes_survives_changes_of_the_leader(run: Callable[..., Stage]) -> None:
     """Nodes, also that of the active controller, are killed, stopped and cut off; at the end each is registered and
     serves again, without help."""
-    each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
+    each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 2)
 
 
 def test_static_members_find_back_into_their_group_whenever_its_coordinator_moves() -> None:
-    each_seed(2500, static, 3)
+    each_seed(2500, static, 1)
 
 
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
-    assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 5)
+    assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 2)
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_consumer_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    assert each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 8)
+    assert each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 3)
 
 
 def test_a_consumer_group_comes_back_after_the_power_went() -> None:
-    assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 5)
+    assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 2)
 
 
 @pytest.mark.long(amount="50 seeds")

@@ -48,10 +48,23 @@ def recording(clean: bool) -> Recorded:
     return recorded
 
 
-@CASES
-@pytest.mark.parametrize("what", DAMAGES)
+#: Each damage after one of the two ends. A long run tries the other one.
+ONCE = [(what, bool(number % 2)) for number, what in enumerate(DAMAGES)]
+
+
+@pytest.mark.parametrize(("what", "clean"), ONCE)
 @pytest.mark.slow
 def test_each_file_of_a_data_directory_is_damaged(what: str, clean: bool) -> None:
+    damage_each_file(what, clean)
+
+
+@pytest.mark.long(amount="one damage to each file")
+@pytest.mark.parametrize(("what", "clean"), [(what, not clean) for what, clean in ONCE])
+def test_each_file_of_a_data_directory_is_damaged_after_the_other_end(what: str, clean: bool) -> None:
+    damage_each_file(what, clean)
+
+
+def damage_each_file(what: str, clean: bool) -> None:
     """The node has everything, or reports what is missing, or refuses to start."""
     recorded = recording(clean)
     for path in recorded.files():

@@ -45,6 +45,13 @@ async def _is_loaded(day: StateDay) -> None:
     await results([day.persister.summarize(day.keys[0])], 60)
 
 
+def test_the_topic_stays_small_for_a_quarter_of_a_day() -> None:
+    day = play(DAY // 4)
+    assert day.prunes > 20
+    assert day.most_records < MOST_RECORDS
+
+
+@pytest.mark.long(amount="the load of a day")
 def test_the_topic_stays_small_for_a_day() -> None:
     day = play(DAY)
     assert day.prunes > 80

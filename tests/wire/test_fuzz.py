@@ -88,13 +88,13 @@ def peak_of(item: Entry, data: memoryview, version: int) -> int:
 
 @pytest.mark.slow
 def test_memory_in_proportion_to_the_input() -> None:
-    """Each array of each message, requests and responses, in every version, with 300 elements of the smallest size. A
+    """Each array of each message, requests and responses, in every version, with 100 elements of the smallest size. A
     node also reads responses, those of other nodes."""
     worst = (0.0, "")
     for item, version in cases():
         if item.message.kind == "header":
             continue
-        for message in bombs(item, version, 300):
+        for message in bombs(item, version, 100):
             data = memoryview(message.encode_bytes(version))
             ratio = peak_of(item, data, version) / len(data)
             if ratio >= MOST_BYTES_PER_BYTE:

@@ -140,7 +140,7 @@ SHARE_BUGS = (
     Bug(a_release_lost_at_session_close, frozenset({"S8"}), 0),
     Bug(a_start_that_passes_a_gap, frozenset({"S5", "delivered_at_least_once"}), 16),
     Bug(answered_before_persisted, frozenset({"S6", "the_acknowledged_never_come_again"}), 0),
-    Bug(a_renewal_that_revives_an_expired_lock, frozenset({"S2"}), 6),
+    Bug(a_renewal_that_revives_an_expired_lock, frozenset({"S2"}), 11),
     Bug(a_count_reset_by_a_snapshot, frozenset({"S4"}), 12),
     Bug(an_aborted_batch_delivered, frozenset({"nothing_else_is_delivered"}), 0),
     Bug(a_record_at_the_limit_without_its_letter, frozenset({"the_dead_are_lettered"}), 13),
