@@ -36,6 +36,7 @@ from testkit.nodes.wire import TOPIC, Wire, batch
 from tests.faults.faulted_trio import SMALL_DISK_BYTES, WITH_SMALL_DISK, FaultedTrio
 from tests.faults.packet_switch import CLIENTS, Weather, pairs
 
+#: The number of bounces of one fault in a round by hand.
 BOUNCES = 5
 #: longer than a broker's session, and than the fetch timeout of the quorum
 LONG_SECONDS = 6.0
@@ -54,6 +55,7 @@ class Stand:
     load: Load
     rng: random.Random
     topics: list[str]
+    bounces: int
 
     def leader(self) -> int:
         return self.trio.leaders(self.topics[0])[0]
@@ -96,7 +98,7 @@ def killed(stand: Stand, number: int) -> None:
 
 def _bounced(role: Callable[[Stand], int], clean: bool, stand: Stand, number: int) -> None:
     """Each time the node that has the role by then."""
-    for _ in range(BOUNCES):
+    for _ in range(stand.bounces):
         number = role(stand)
         if clean:
             assert stand.trio.stop(number) == 0

@@ -30,7 +30,7 @@ from testkit.nodes.load import Load
 from testkit.nodes.nodes import GROUP, TRANSACTION
 from testkit.nodes.trio import NUMBERS
 from testkit.nodes.wire import TOPIC, Wire
-from tests.faults.fault_kinds import KINDS, RETURN_SECONDS, Kind, Stand
+from tests.faults.fault_kinds import BOUNCES, KINDS, RETURN_SECONDS, Kind, Stand
 from tests.faults.faulted_trio import FaultedTrio
 from tests.faults.packet_switch import PacketSwitch
 from tests.long_runs import ROOT, code_id, git
@@ -90,7 +90,7 @@ def chosen(seed: int, count: int, kinds: Sequence[Kind]) -> list[Kind]:
 # One round
 
 
-def run_round(seed: int, count: int, names: Sequence[str], folder: Path) -> Note:
+def run_round(seed: int, count: int, names: Sequence[str], folder: Path, bounces: int) -> Note:
     """Raises what went wrong, noted with the fault. Prints a line for each fault."""
     inside = bool(os.environ.get(_INSIDE))
     allowed = [kind for kind in KINDS if inside or not (kind.needs_network or kind.needs_mount)]
@@ -103,7 +103,7 @@ def run_round(seed: int, count: int, names: Sequence[str], folder: Path) -> Note
         trio.serving(*NUMBERS)
         trio.all_vote()
         load = _load(trio)
-        stand = Stand(trio, load, random.Random(f"{seed} faults"), [*TOPICS, "transacted", *INTERNAL])
+        stand = Stand(trio, load, random.Random(f"{seed} faults"), [*TOPICS, "transacted", *INTERNAL], bounces)
         began = time.monotonic()
         with load:
             stand.settle()
@@ -145,7 +145,7 @@ def _load(trio: FaultedTrio) -> Load:
     with Wire(trio.address(1)) as wire:
         # It has two replicas: one of them may be away.
         assert not wire.alter(TOPIC, "moves", {"min.insync.replicas": "1"}).error_code
-    load = Load(trio, (), pause_s=0.15)
+    load = Load(trio, (), pause_s=0.3)
     for topic, (_, writers) in TOPICS.items():
         load.write(topic, writers)
     # librdkafka waits for the answer to JoinGroup as long as a member may be away from poll, however silent the
@@ -159,12 +159,14 @@ def _load(trio: FaultedTrio) -> Load:
 # A round in a process of its own
 
 
-def round_apart(seed: int, count: int, names: Sequence[str] = (), *, timeout: float | None = None) -> Note:
+def round_apart(
+    seed: int, count: int, names: Sequence[str] = (), *, bounces: int = BOUNCES, timeout: float | None = None
+) -> Note:
     """Run a round in namespaces of its own. Raises CalledProcessError or TimeoutExpired; what it said is printed."""
     inside = may_unshare()
     prefix = _UNSHARE if inside else ()
     command = [*prefix, sys.executable, "-m", "tests.faults.fault_run", "--apart"]
-    command += ["--seed", str(seed), "--count", str(count)]
+    command += ["--seed", str(seed), "--count", str(count), "--bounces", str(bounces)]
     for name in names:
         command += ["--only", name]
     paths = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
@@ -185,11 +187,11 @@ def round_apart(seed: int, count: int, names: Sequence[str] = (), *, timeout: fl
     return note
 
 
-def _apart(seed: int, count: int, names: Sequence[str], folder: Path) -> int:
+def _apart(seed: int, count: int, names: Sequence[str], folder: Path, bounces: int) -> int:
     if os.environ.get(_INSIDE):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     try:
-        note = run_round(seed, count, names, folder)
+        note = run_round(seed, count, names, folder, bounces)
     except BaseException as error:  # noqa: BLE001  # told, with the nodes' last words
         # Without the line that begins a traceback, which stands for one of a node (tests/whole_run/forgiving.py).
         print(*traceback.format_tb(error.__traceback__), *traceback.format_exception_only(error), sep="", flush=True)
@@ -292,6 +294,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=ROUND)
     parser.add_argument("--only", action="append", default=[], help="a kind by its name; may be given again")
+    parser.add_argument("--bounces", type=int, default=BOUNCES, help="how often a bounce is repeated")
     parser.add_argument("--rounds", type=int, help="so many rounds, from --seed on, noted in docs/fault-runs.jsonl")
     parser.add_argument("--go-on", action="store_true", help="of --rounds, only those that have not passed yet")
     parser.add_argument("--report", action="store_true", help="only make docs/fault-runs.md")
@@ -300,14 +303,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.apart:
-        return _apart(options.seed, options.count, options.only, options.folder)
+        return _apart(options.seed, options.count, options.only, options.folder, options.bounces)
     if options.check:
         return generated_page.check(PAGE, page(read_notes()), "tests.faults.fault_run --report")
     failed = 0
     if options.rounds:
         failed = run_rounds(options.seed, options.rounds, goes_on=options.go_on)
     elif not options.report:
-        print(round_apart(options.seed, options.count, options.only))
+        print(round_apart(options.seed, options.count, options.only, bounces=options.bounces))
         return 0
     PAGE.write_text(page(read_notes()), encoding="utf-8")
     return int(failed > 0)
