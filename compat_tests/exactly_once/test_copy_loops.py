@@ -109,7 +109,7 @@ class LoopSuite:
     """Subclasses define the command of one client's copier."""
 
     #: kills in CI
-    rounds = 5
+    rounds = 3
     #: the share of kills that hit the broker
     broker_share = 0.3
 
@@ -163,16 +163,12 @@ class TestConfluentKafka(LoopSuite):
 
 
 class TestKafkaPython(LoopSuite):
-    rounds = 3
-
     @pytest.fixture
     def command(self) -> list[str]:
         return python_copier("kafka_python")
 
 
 class TestAiokafka(LoopSuite):
-    rounds = 3
-
     @pytest.fixture
     def protocol(self) -> str:
         return "assign"

@@ -58,7 +58,7 @@ class Copy:
         committed.write_text("isolation.level=read_committed\nreconnect.backoff.max.ms=200\nmax.poll.records=5000\n")
         self.feeder = self._slot(
             "feeder", "VerifiableProducer", "--bootstrap-server", node.bootstrap, "--topic", self.source,
-            "--throughput", "500", "--command-config", str(idempotent),
+            "--throughput", "250", "--command-config", str(idempotent),
         )  # fmt: skip
         self.watcher = self._slot(
             "watcher", "VerifiableConsumer", "--bootstrap-server", node.bootstrap, "--topic", self.target,
@@ -148,7 +148,7 @@ def copy(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
 
 @pytest.mark.parametrize("copy", [False], indirect=True, ids=["assigned"])
 @pytest.mark.parametrize(
-    "rounds", [5, pytest.param(200, marks=[pytest.mark.long(amount="200 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [3, pytest.param(200, marks=[pytest.mark.long(amount="200 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> None:
     """Each copier has its own partition."""
@@ -158,7 +158,7 @@ def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> Non
 
 @pytest.mark.parametrize("copy", [True], indirect=True, ids=["group"])
 @pytest.mark.parametrize(
-    "rounds", [3, pytest.param(60, marks=[pytest.mark.long(amount="60 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [2, pytest.param(60, marks=[pytest.mark.long(amount="60 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_by_a_group_under_kills(copy: Copy, rounds: int) -> None:
     """The copiers are members of a group and commit with its metadata (KIP-447); a killed one is removed after 10 s."""

@@ -49,7 +49,7 @@ class Group:
         quick = "" if protocol == "consumer" else "heartbeat.interval.ms=300\n"
         reads.write_text(f"reconnect.backoff.max.ms=200\nmax.poll.records=50\n{quick}")
         at = ["--bootstrap-server", node.bootstrap, "--topic", self.topic]
-        fed = [*at, "--throughput", "500", "--command-config", str(writing)]
+        fed = [*at, "--throughput", "250", "--command-config", str(writing)]
         self.feeder = Slot("feeder", tool_command(f"{TOOLS}.VerifiableProducer", fed), folder, may_end=False)
         session = [] if protocol == "consumer" else ["--session-timeout", "2000"]
         member = [*at, "--group-id", self.name, "--group-protocol", protocol, *session, "--command-config", str(reads)]
@@ -235,9 +235,9 @@ def group(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.mark.parametrize("group", ["classic", "consumer"], indirect=True)
 @pytest.mark.parametrize(
-    "rounds", [4, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [3, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_delivered_under_kills(group: Group, rounds: int) -> None:
     with group.told():
-        Kills(group.node, group.slots, broker_share=0.4).run(rounds, group.progress, least=200)
+        Kills(group.node, group.slots, broker_share=0.4).run(rounds, group.progress, least=100)
         group.finish()

@@ -33,7 +33,17 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=[("pykbroker", 0), ("kafka", 0), ("pykbroker", 1), ("kafka", 1)], ids=str)
+LONG = pytest.mark.long(amount="one quorum, until everybody has sent a snapshot")
+#: The kind of two voters, and kraft.version.
+QUORUMS = [
+    ("pykbroker", 0),
+    pytest.param(("kafka", 0), marks=LONG),
+    pytest.param(("pykbroker", 1), marks=LONG),
+    ("kafka", 1),
+]
+
+
+@pytest.fixture(scope="module", params=QUORUMS, ids=str)
 def cluster(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[Cluster]:
     two, kraft_version = request.param
     members = {number: Member(two if number < 3 else OTHER[two], "controller") for number in VOTERS}

@@ -59,7 +59,14 @@ class SecuredNodes:
         return wire
 
 
-@pytest.fixture(scope="module", params=["pykbroker", "kafka"], ids=["one of pykbroker", "two of pykbroker"])
+#: The kind of one node of the three.
+ODD = [
+    pytest.param("pykbroker", marks=pytest.mark.long(amount="one of pykbroker"), id="one of pykbroker"),
+    pytest.param("kafka", id="two of pykbroker"),
+]
+
+
+@pytest.fixture(scope="module", params=ODD)
 def nodes(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator[SecuredNodes]:
     odd: Kind = request.param
     even: Kind = "kafka" if odd == "pykbroker" else "pykbroker"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from compat_tests.built import go_program, java_classes
 from compat_tests.node import Node
+from compat_tests.our_tools.both import ours
 from testkit.oracle.kafka import TOOL_JVM, java_command
 
 pytestmark = pytest.mark.slow
@@ -174,8 +174,8 @@ def test_what_is_rejected_becomes_a_dead_letter(queue: Queue, consume: Consume) 
 
 def _tool(queue: Queue, name: str, *words: str) -> None:
     """Run one of pykbroker's tools. Its options for the broker come before the verb."""
-    command = [sys.executable, "-m", "pykbroker.tools.kafka", name, "--bootstrap-server", queue.bootstrap, *words]
-    subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+    ended = ours(name, ["--bootstrap-server", queue.bootstrap, *words])
+    assert ended.status == 0, ended
 
 
 def _letters(bootstrap: str, topic: str, count: int) -> list[Any]:

@@ -34,7 +34,7 @@ States = dict[SharePartitionKey, ShareState]
 
 @pytest.mark.parametrize(
     "prunes",
-    [3, 20, *(pytest.param(count, marks=pytest.mark.long(amount="a fresh node")) for count in (1, 2, 5, 10, 90))],
+    [3, *(pytest.param(count, marks=pytest.mark.long(amount="a fresh node")) for count in (1, 2, 5, 10, 20, 90))],
 )
 def test_a_fresh_coordinator_reads_the_same_state(prunes: int, tmp_path: Path) -> None:
     needs.java()
