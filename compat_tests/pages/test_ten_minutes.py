@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from compat_tests.pages.walk import Walk, blocks
 from compat_tests.spark.segments.estates import checkpointed
+from compat_tests.spark.session import short_lived
 from testkit import needs
 from testkit.clients import wait_until
 
@@ -57,7 +59,9 @@ def test_segments(tmp_path: Path) -> None:
     def written_down() -> bool:
         return sum(end for (topic, _), end in checkpointed(data).items() if topic == "clicks") == 200_000
 
-    with Walk(tmp_path, instead, lambda: wait_until(written_down, "the checkpoint has every record")) as walk:
+    written = partial(wait_until, written_down, "the checkpoint has every record")
+    # The JVM of Spark is as small as in the other tests.
+    with Walk(tmp_path, instead, written, {"JAVA_TOOL_OPTIONS": short_lived()}) as walk:
         walk.through("segments.md", "Ten minutes: from nothing to a picture")
     assert picture.read_bytes().startswith(PNG)
 

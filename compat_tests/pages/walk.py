@@ -40,11 +40,16 @@ class Walk:
     """`with Walk(folder, {"/tmp/data": ...}) as walk: walk.through("page.md", "Ten minutes")`.
 
     `instead`: text on the page -> its replacement here; with `--port 0` commands need the addresses of the nodes.
-    `before_python`: a wait that the page asks the user for. `said` has the output of each line.
+    `before_python`: a wait that the page asks the user for. `environment`: further variables of all programs. `said`:
+    the output of each line.
     """
 
     def __init__(
-        self, folder: Path, instead: Mapping[str, str], before_python: Callable[[], object] = lambda: None
+        self,
+        folder: Path,
+        instead: Mapping[str, str],
+        before_python: Callable[[], object] = lambda: None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self._instead = instead
@@ -56,6 +61,7 @@ class Walk:
             "PYTHONPATH": os.pathsep.join(str(ROOT / path) for path in ("spark/segments", "wire", "log")),
             "PYSPARK_PYTHON": sys.executable,
             "MPLBACKEND": "agg",
+            **(environment or {}),
         }
         self._background: dict[str, subprocess.Popen[bytes]] = {}
         self.said: dict[str, str] = {}

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
 
 
+#: Settings of sessions that plan most of their queries once. Compiled code for a query would cost more than it saves.
+QUICK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 def short_lived() -> str:
     """Return the options of drivers, executors and daemons in tests."""
     return f"{_SHORT_LIVED} {shared_classes.options()}"
@@ -34,17 +43,14 @@ def make_session(name: str, warehouse: Path, *places: str, java_options: str | N
     os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {
+        **QUICK,
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": short_lived() if java_options is None else f"{_SHORT_LIVED} {java_options}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # for VACUUM, which uses 10,000
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.ui.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in settings(own, places).items():

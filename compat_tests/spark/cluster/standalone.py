@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import psutil
 
-from compat_tests.spark.session import short_lived
+from compat_tests.spark.session import QUICK, short_lived
 from testkit.clients import wait_until
 from testkit.ports import steady_port
 
@@ -103,12 +103,11 @@ class Submission:
         if self.packages:
             words += ["--packages", self.packages]
         small = {
+            **QUICK,
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.driver.extraJavaOptions": short_lived(),
             "spark.executor.extraJavaOptions": short_lived(),
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
             **(self.settings or {}),
         }
         return words + [word for key, value in small.items() for word in ("--conf", f"{key}={value}")]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", params=["pykbroker", "apache-kafka"])
 def estate(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Estate]:
+    """The node of one kind. A test that OURS marks has Apache Kafka's only in a long run."""
     needs.python_package("pyarrow")
     if request.param == "apache-kafka":
         kafka_libs()

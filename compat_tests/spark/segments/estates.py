@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.node import Node
@@ -27,6 +28,14 @@ CONFIG = {
 }
 SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "2048"}
 ROW = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+#: For tests in which the kind of the node changes nothing that the other tests do not see.
+OURS = pytest.mark.parametrize(
+    "estate",
+    ["pykbroker", pytest.param("apache-kafka", marks=pytest.mark.long(amount="on Apache Kafka's directories"))],
+    indirect=True,
+    scope="session",
+)
 
 Offsets = dict[tuple[str, int], int]
 

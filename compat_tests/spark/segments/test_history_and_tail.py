@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.spark.segments.estates import Estate, wait_for_checkpoint
+from compat_tests.spark.segments.estates import OURS, Estate, wait_for_checkpoint
 from pyspark_pykbroker import history_and_tail
 from pyspark_pykbroker.faults import WrongOption
 from testkit.clients import NOW_MS, Record, wait_until
@@ -67,6 +67,7 @@ def run_to_the_end(query: StreamingQuery) -> None:
         query.stop()
 
 
+@OURS
 def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_path: Path) -> None:
     topic = estate.topics.create(partitions=2)
 
@@ -88,6 +89,7 @@ def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_
     assert run() == list(range(160))
 
 
+@OURS
 def test_a_stream_over_a_topic_that_is_deleted_and_made_again_loses_nothing_in_silence(
     estate: Estate, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_rows_of_a_directory_that_a_broker_writes(estate: Estate) -> None:
             seen = len(found)
 
 
+@OURS
 def test_history_and_tail_in_a_batch_while_a_client_writes(estate: Estate) -> None:
     topic = estate.topics.create(partitions=2)
     send(estate, topic, 0, 500)
@@ -168,6 +171,7 @@ def test_history_and_tail_in_a_batch_while_a_client_writes(estate: Estate) -> No
     assert found == [(partition, n, 2 * n + partition) for partition in (0, 1) for n in range(counts[partition])]
 
 
+@OURS
 def test_history_and_tail_as_a_stream_while_a_client_writes(estate: Estate, tmp_path: Path) -> None:
     topic = estate.topics.create(partitions=2)
     output, checkpoint = tmp_path / "output", tmp_path / "checkpoint"

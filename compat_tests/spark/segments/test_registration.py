@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.spark.session import short_lived
 from testkit import needs
 from testkit.logs.data_directory import DataDirectory
 from testkit.logs.helpers import append
@@ -23,7 +24,7 @@ from pyspark_pykbroker import register
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC").getOrCreate()
+spark = builder.config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate()
 register(spark)
 print("rows:", spark.read.format("pyspark_pykbroker").option("subscribe", "t").load(sys.argv[1]).count())
 """
@@ -47,7 +48,7 @@ def test_a_registered_source_runs_in_the_python_of_the_program(tmp_path: Path) -
     env["PATH"] = os.pathsep.join([str(other.parent), env["PATH"]])
     env["PYTHONPATH"] = os.pathsep.join(str(ROOT / folder) for folder in ("spark/segments", "wire", "log"))
     ran = subprocess.run(
-        [sys.executable, str(tmp_path / "job.py"), str(directory.path)],
+        [sys.executable, str(tmp_path / "job.py"), str(directory.path), short_lived()],
         env=env,
         cwd=tmp_path,
         capture_output=True,
