@@ -115,6 +115,14 @@ class Trio(Nodes):
     def launch(self, number: int) -> Process:
         return Process(self.folder / f"{number}.log", str(self.files[number]))
 
+    def bring_back(self) -> None:
+        """Start the nodes that do not run, and wait until all of them serve."""
+        for number in set(NUMBERS) - set(self.running):
+            self.start(number)
+        for process in self.running.values():
+            process.ready(PATIENCE_SECONDS)
+        self.serving(*NUMBERS)
+
     def kill(self, number: int) -> None:
         self.running.pop(number).kill()
 

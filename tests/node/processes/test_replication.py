@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -28,16 +29,40 @@ ORDERS = {"one": (1, 2, 3), "two": (2, 3, 1), "three": (3, 1, 2)}
 EVERYTHING = 1 << 62
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
+    with Trio(tmp_path_factory.mktemp("trio"), "dynamic", REPLICATED) as found:
+        yield found
+
+
 @pytest.fixture
-def trio(tmp_path: Path) -> Iterator[Trio]:
+def trio(started: Trio) -> Iterator[Trio]:
+    """The nodes are those of the tests before. Topics are new ones (`fresh`)."""
+    started.bring_back()
+    before = started.complaints()
+    yield started
+    assert started.complaints() == before
+
+
+@pytest.fixture
+def new_trio(tmp_path: Path) -> Iterator[Trio]:
+    """Nodes that have not been restarted, so that each leads its part of the internal topics."""
     with Trio(tmp_path, "dynamic", REPLICATED) as found:
         found.serving(*NUMBERS)
         yield found
         assert not found.complaints()
 
 
+def fresh(name: str) -> str:
+    """Return a name that no test has used."""
+    return f"{name}-{next(_NUMBERS)}"
+
+
+_NUMBERS = itertools.count()
+
+
 def create_one_for_each(trio: Trio) -> list[str]:
-    return [trio.create(topic, order) for topic, order in ORDERS.items()]
+    return [trio.create(fresh(topic), order) for topic, order in ORDERS.items()]
 
 
 def new_leader(trio: Trio, topic: str, *, but: int) -> int:
@@ -56,7 +81,7 @@ def high_watermark(wire: Wire, topic: str) -> int:
 
 
 def test_every_node_holds_the_same_bytes(trio: Trio) -> None:
-    topic = trio.create("t", *ORDERS.values())
+    topic = trio.create(fresh("t"), *ORDERS.values())
     producer = Producer({"bootstrap.servers": trio.bootstrap, "acks": "all", "compression.type": "lz4"})
     refused: list[object] = []
 
@@ -79,7 +104,7 @@ def test_every_node_holds_the_same_bytes(trio: Trio) -> None:
 
 
 def test_a_leader_that_returns_gives_up_what_was_never_committed(trio: Trio) -> None:
-    topic = trio.create("t", (1, 2, 3))
+    topic = trio.create(fresh("t"), (1, 2, 3))
     with Wire(trio.address(1)) as wire:
         assert wire.produce(topic, batch(b"kept")).error_code == ErrorCode.NONE
         with trio.paused(2, 3):
@@ -143,7 +168,7 @@ def test_below_min_isr_nothing_is_acknowledged_or_committed(trio: Trio) -> None:
     """Two of three nodes stop, the second in order: the active controller is left, and knows that it is alone."""
     left = trio.active()
     first, second = (number for number in NUMBERS if number != left)
-    topic, quiet = (trio.create(name, (left, first, second)) for name in ("t", "quiet"))
+    topic, quiet = (trio.create(fresh(name), (left, first, second)) for name in ("t", "quiet"))
     with Load(trio, [topic]) as load, Wire(trio.address(left)) as wire:
         assert wire.produce(quiet, batch(b"before")).error_code == ErrorCode.NONE
         load.goes_on()
@@ -185,7 +210,7 @@ def test_a_rolling_restart_fails_no_request_of_a_client(trio: Trio) -> None:
 
 def test_a_partition_moves_to_another_node_while_clients_run(trio: Trio) -> None:
     """KIP-455: its leader leaves, and the leadership moves with the last step."""
-    topic = trio.create("t", (1, 2))
+    topic = trio.create(fresh("t"), (1, 2))
     wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=[3, 2])])
     with Load(trio, [topic]) as load:
         load.goes_on()
@@ -201,7 +226,8 @@ def test_a_partition_moves_to_another_node_while_clients_run(trio: Trio) -> None
     eventually("node 1 gives its replica up", lambda: not (trio.data(1) / f"{topic}-0").exists())
 
 
-def test_a_group_and_a_transaction_survive_their_coordinator(trio: Trio) -> None:
+def test_a_group_and_a_transaction_survive_their_coordinator(new_trio: Trio) -> None:
+    trio = new_trio
     killed = trio.active() % 3 + 1
     read, written, by_hand = (trio.create(name, (1, 2, 3)) for name in ("read", "written", "by-hand"))
     groups = [trio.keys_by_coordinator(GROUP, prefix)[killed] for prefix in ("member", "by-hand")]

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -33,13 +32,20 @@ ALONE = {
 THREADS = {1: 8, 2: 20, 3: 50}
 
 
-@pytest.fixture(params=["static", "dynamic"])
-def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
+@pytest.fixture(params=["static", "dynamic"], scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Trio]:
     own = {number: {"num.io.threads": threads} for number, threads in THREADS.items()}
-    with Trio(tmp_path, request.param, ALONE, own) as found:
-        found.serving(*NUMBERS)
+    with Trio(tmp_path_factory.mktemp("trio"), request.param, ALONE, own) as found:
         yield found
-        assert not found.complaints()
+
+
+@pytest.fixture
+def trio(started: Trio) -> Iterator[Trio]:
+    """The nodes are those of the tests before."""
+    started.bring_back()
+    before = started.complaints()
+    yield started
+    assert started.complaints() == before
 
 
 def test_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
@@ -182,6 +188,7 @@ def test_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> None:
 def test_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) -> None:
     granted = "The controller has asked us to exit controlled shutdown."
     active = trio.active()
+    before = trio.running[active].log.read_text().count(granted)
     assert trio.stop(active) == 0
     other = trio.active(but=active)
     trio.serving(*trio.running)
@@ -191,9 +198,10 @@ def test_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) ->
     assert trio.active() == other
     stopped = trio.running.pop(active)
     assert stopped.interrupt(signal.SIGTERM, PATIENCE_SECONDS) == 0
-    assert stopped.log.read_text().count(granted) == 2
+    assert stopped.log.read_text().count(granted) == 2 + before
     trio.start(active).ready(PATIENCE_SECONDS)
     # All at once: the last has no controller, and still ends.
-    for process in trio.running.values():
+    ending = [trio.running.pop(number) for number in NUMBERS]
+    for process in ending:
         os.kill(process.pid, signal.SIGTERM)
-    assert [process.wait(PATIENCE_SECONDS) for process in trio.running.values()] == [0, 0, 0]
+    assert [process.wait(PATIENCE_SECONDS) for process in ending] == [0, 0, 0]
