@@ -417,7 +417,7 @@ def in_rounds(
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -540,6 +540,7 @@ BUGS: list[type[ShareStateShard]] = [
 #: Where the search for a bug begins, if it finds nothing with the first seed.
 SEEDS: Final[dict[type[ShareStateShard], int]] = {
     WriteRaisesTheLeaderEpoch: 4,
+    EachSnapshotBeginsTheCount: 1,
     TombstonesAreNotReplayed: 3,
     DeletesWhatAColdOneNeeds: 2,
     DeletesNothing: 3,
