@@ -16,11 +16,12 @@ from testkit.nodes.share_members import ShareMembers, share_members
 from testkit.nodes.sim import Play, Sim, playing
 from testkit.share_requests import ACCEPT, Ack
 from testkit.simulated.cluster import Client
-from tests.badinput.cost import Lines, Meter, counted_lines
+from tests.badinput.cost import Lines, Meter, counted_lines, is_short
 
 ONE = {"share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.min.isr": "1"}
 RANGES = 100_000
-#: CPU seconds of one turn, without the encoding of the request by the client and its decoding by the node
+#: CPU seconds of one turn on a quiet machine, without the encoding of the request by the client and its decoding by
+#: the node
 MOST_TURN_SECONDS = 0.1
 _TRIES = 3
 NONE = ErrorCode.NONE
@@ -56,10 +57,13 @@ def test_100000_acknowledged_ranges_take_turns(play: Play, lines: Lines) -> None
         epoch = 1
         for what, (ranges, code) in LISTS.items():
             longest: list[float] = []
-            while not longest or (longest[-1] > MOST_TURN_SECONDS and len(longest) < _TRIES):
+            for _ in range(_TRIES):
                 longest.append(await longest_turn(meter, group, what, ranges, code, epoch))
                 epoch += 1
-            assert min(longest) <= MOST_TURN_SECONDS, f"{what}: {longest}"
+                if is_short(longest[-1], MOST_TURN_SECONDS):
+                    break
+            else:
+                raise AssertionError(f"{what}: {longest}")
             await meter.is_served()
 
     play(scenario, {})
