@@ -243,21 +243,21 @@ compat: say-compat test-env
 SEED ?= 0
 SIM_ARGS ?=
 sim: say-sim $(VENV)/.test
-	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run $(SEED) $(SIM_ARGS)
+	@PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m tests.simulation.cluster_run $(SEED) $(SIM_ARGS)
 
 # 10,000 seeds of the cluster and 2,000 with share groups, on all cores; goes on where an interrupted run was, and keeps
 # the results in docs/simulation.jsonl. SIM_LONG_ARGS="--run shares": only those.
 # make sim-long SIM_LONG_ARGS=--go-on: also through changes of the code; only what has not run, or has failed.
 SIM_LONG_ARGS ?=
 sim-long: say-sim-long $(VENV)/.test
-	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long $(SIM_LONG_ARGS)
+	@PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m tests.simulation.cluster_run.long $(SIM_LONG_ARGS)
 
 # 1,000 faults on three real processes, in rounds of 20; goes on where an interrupted run was, and keeps the results in
 # docs/fault-runs.jsonl. One round, told: python -m tests.faults.fault_run --seed 7.
 FAULT_ROUNDS ?= 50
 FAULT_ARGS ?=
 faults: say-faults $(VENV)/.test
-	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --rounds $(FAULT_ROUNDS) $(FAULT_ARGS)
+	@PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m tests.faults.fault_run --rounds $(FAULT_ROUNDS) $(FAULT_ARGS)
 
 # Goes on where an interrupted run was, and keeps the results in docs/long-runs.md.
 test-long: say-test-long test-env
@@ -277,7 +277,7 @@ audit: say-audit $(VENV)/.install
 # --- lint: every check runs, so that one look shows everything ------------------------------------------------------
 
 # Not the pages: their examples stand as a person writes them.
-FORMATTED := pykbroker testkit tests compat_tests bench docker spark wire log raft
+FORMATTED := pykbroker testkit tests compat_tests bench docker spark wire log raft worlds
 
 lint: say-lint $(VENV)/.lint
 	@failed=0; \
@@ -292,15 +292,15 @@ lint: say-lint $(VENV)/.lint
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m pykbroker.tools.commands.reference --check; \
 	check $(BIN)/python -m pykbroker.testing.reference --check; \
-	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs --check; \
-	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs --check; \
+	check env PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m compat_tests.differential.docs --check; \
+	check env PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m compat_tests.secured_clients.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
 	check $(BIN)/python -m tests.whole_run.known --check; \
 	check $(BIN)/python -m tests.prose; \
 	check $(BIN)/python -m tests.whole_run.timings --check; \
-	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
-	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --check; \
+	check env PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m tests.simulation.cluster_run.long --check; \
+	check env PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m tests.faults.fault_run --check; \
 	exit $$failed
 
 generate: say-generate $(VENV)/.install
@@ -310,8 +310,8 @@ generate: say-generate $(VENV)/.install
 	$(BIN)/python -m pykbroker.api.reference
 	$(BIN)/python -m pykbroker.tools.commands.reference
 	$(BIN)/python -m pykbroker.testing.reference
-	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs
-	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs
+	PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m compat_tests.differential.docs
+	PYTHONPATH=.:wire:log:raft:worlds $(BIN)/python -m compat_tests.secured_clients.docs
 	$(BIN)/python -m bench.report
 
 # make schemas KAFKA=4.4.0: wire/schemas again, from the jars of that release that hold message definitions.

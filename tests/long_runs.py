@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTES = ROOT / "docs" / "long-runs.jsonl"
 PAGE = ROOT / "docs" / "long-runs.md"
 #: A change in one of these makes earlier results results of other code.
-CODE = ("wire", "log", "raft", "pykbroker", "testkit", "tests", "compat_tests", "spark", "pyproject.toml")
+CODE = ("wire", "log", "raft", "pykbroker", "worlds", "testkit", "tests", "compat_tests", "spark", "pyproject.toml")
 
 Note = dict[str, Any]
 

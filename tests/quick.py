@@ -73,7 +73,7 @@ def is_ours(module: str, root: Path = ROOT) -> bool:
     """Return True if a top-level module is the standard library's or stands in this repository."""
     if module in sys.stdlib_module_names:
         return True
-    homes = [root, *(root / part for part in ("wire", "log", "raft", "spark", "spark/segments"))]
+    homes = [root, *(root / part for part in ("wire", "log", "raft", "worlds", "spark", "spark/segments"))]
     return any((home / module).is_dir() or (home / f"{module}.py").is_file() for home in homes)
 
 

@@ -11,7 +11,14 @@ from tests.long_runs import ROOT, git
 
 PAGE = ROOT / "docs" / "architecture.md"
 #: A path on the page may leave out the folder of the layer or of the package.
-BELOW = ("", "pykbroker/", "wire/pykbroker_wire/", "log/pykbroker_log/", "raft/pykbroker_raft/")
+BELOW = (
+    "",
+    "pykbroker/",
+    "wire/pykbroker_wire/",
+    "log/pykbroker_log/",
+    "raft/pykbroker_raft/",
+    "worlds/pykbroker_worlds/",
+)
 
 
 def names() -> list[str]:

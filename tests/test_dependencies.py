@@ -17,8 +17,17 @@ from tests.parsed import imported, parsed
 from tests.test_house import MODULES
 
 ROOT = Path(__file__).parents[1]
-OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
-PRODUCT = [ROOT / folder for folder in ("pykbroker", "wire/pykbroker_wire", "log/pykbroker_log", "raft/pykbroker_raft")]
+OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft", "pykbroker_worlds"}
+PRODUCT = [
+    ROOT / folder
+    for folder in (
+        "pykbroker",
+        "wire/pykbroker_wire",
+        "log/pykbroker_log",
+        "raft/pykbroker_raft",
+        "worlds/pykbroker_worlds",
+    )
+]
 #: The beginning of modules -> packages that they may import beside those of pyproject's `dependencies`.
 MAY_IMPORT = {
     "pykbroker.tools.": {"click", "kafka", "rich"},

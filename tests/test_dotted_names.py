@@ -28,6 +28,7 @@ _FOLDERS: Final = {
     "pykbroker_wire": "wire/pykbroker_wire",
     "pykbroker_log": "log/pykbroker_log",
     "pykbroker_raft": "raft/pykbroker_raft",
+    "pykbroker_worlds": "worlds/pykbroker_worlds",
     "pipeline": "spark/pipeline",
     "pyspark_pykbroker": "spark/segments/pyspark_pykbroker",
     "testkit": "testkit",

@@ -13,9 +13,15 @@ from tests.long_runs import ROOT, git
 from tests.test_architecture_page import BELOW
 
 _MODULE = re.compile(r"(?<![\w./*<-])(?:[\w.-]+/)*[\w-]+\.py\b")
-_SOURCES = ("pykbroker/", "wire/pykbroker_wire/", "log/pykbroker_log/", "raft/pykbroker_raft/")
+_SOURCES = (
+    "pykbroker/",
+    "wire/pykbroker_wire/",
+    "log/pykbroker_log/",
+    "raft/pykbroker_raft/",
+    "worlds/pykbroker_worlds/",
+)
 #: Folders that a path may leave out, in addition to those of the architecture page.
-_ALSO_BELOW = ("wire/", "log/", "raft/", "spark/", "spark/segments/")
+_ALSO_BELOW = ("wire/", "log/", "raft/", "worlds/", "spark/", "spark/segments/")
 #: Names in pages that are examples, or no module of ours.
 APART = {
     "CONTRIBUTING.md": {

@@ -12,7 +12,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     *ROOT.glob("*.md"),
     *DOCS.rglob("*.md"),
-    *(ROOT / f"{part}/README.md" for part in ("docker", "wire", "log", "raft")),
+    *(ROOT / f"{part}/README.md" for part in ("docker", "wire", "log", "raft", "worlds")),
 ]
 
 

@@ -74,6 +74,6 @@ def test_what_is_in_them(dist: dict[str, Path]) -> None:
         with zipfile.ZipFile(dist[kind]) as wheel:
             found = wheel.namelist()
         packages = {name.partition("/")[0] for name in found if ".dist-info" not in name}
-        assert packages == {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
+        assert packages == {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft", "pykbroker_worlds"}
         assert any(name.endswith("licenses/LICENSE") for name in found)
         assert any(name.endswith(".so") for name in found) == (kind == "compiled")

@@ -10,7 +10,7 @@ from pykbroker_wire.errors import ErrorCode
 from testkit.nodes.sim import Sim
 from testkit.promises import results
 from testkit.share_requests import GROUP, acquired, outcomes, share_acknowledges, share_fetches
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 #: the type of a resource in requests about configurations
 GROUP_CONFIG = 32

@@ -22,8 +22,9 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
-from testkit.simulated.cluster import Client, SimNode, recovered
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.sim_node import SimNode, recovered
+from pykbroker_worlds.simulated.world import SimWorld
+from testkit.simulated_clients import Client
 
 T = TypeVar("T")
 TOPIC, BROKER = 2, 4
@@ -43,7 +44,7 @@ class Sim(Client):
     """A client that also holds its node."""
 
     def __init__(self, config: Mapping[str, str] | None = None, seed: int = 1) -> None:
-        self.sim_world = World(seed)
+        self.sim_world = SimWorld(seed)
         self.sim_node = SimNode(self.sim_world, {**QUIET, **(config or {})})
         super().__init__(self.sim_world, "client")
 

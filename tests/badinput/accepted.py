@@ -55,8 +55,8 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.records.batch import build_batch
+from pykbroker_worlds.simulated.sim_node import PORT
 from testkit.nodes.sim import TOPIC, Sim
-from testkit.simulated.cluster import PORT
 
 _TIMEOUT_MS = 60_000
 #: Seconds, in which a decision is published.

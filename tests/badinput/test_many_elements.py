@@ -17,9 +17,9 @@ from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 from pykbroker_wire.primitives import EncodeError, TopLevel
+from pykbroker_worlds.simulated.sim_node import PORT
 from testkit.nodes.sim import Sim
 from testkit.nodes.wire import frame_of
-from testkit.simulated.cluster import PORT
 from tests.badinput.cost import Lines, Meter, counted_lines
 from tests.badinput.many_elements import WAYS, Array, Known, arrays
 from tests.node.acls.test_acls import acl, grant

@@ -15,7 +15,7 @@ from pykbroker_wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from testkit.nodes.share_members import ShareMembers, share_members
 from testkit.nodes.sim import Play, Sim, playing
 from testkit.share_requests import ACCEPT, Ack
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 from tests.badinput.cost import Lines, Meter, counted_lines, is_short
 
 ONE = {"share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.min.isr": "1"}

@@ -78,5 +78,5 @@ def _status(child: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT / folder) for folder in ("", "wire", "log", "raft")]
+    sys.path[:0] = [str(ROOT / folder) for folder in ("", "wire", "log", "raft", "worlds")]
     _main(sys.argv[1], sys.argv[2:])

@@ -49,8 +49,8 @@ from pykbroker_wire.messages.produce import (
 from pykbroker_wire.primitives import ZERO_UUID
 from pykbroker_wire.records.batch import BatchHeader
 from pykbroker_wire.records.record import iter_records
+from pykbroker_worlds.simulated.world import SimWorld
 from testkit.planting import Edit, plant
-from testkit.simulated.world import World
 
 GROUP = "g"
 TOPIC = "dlq.g"
@@ -69,7 +69,7 @@ class Bench:
     """A writer. A Produce is answered when the test calls `answer`."""
 
     def __init__(self, *, copies: bool = False, exists: bool = True, level: int = 2) -> None:
-        self.world = World(1)
+        self.world = SimWorld(1)
         self.runtime = self.world.runtime("writer", MemoryDisk())
         self.metrics = Metrics()
         self.view = MetadataView()

@@ -14,7 +14,7 @@ from pykbroker.liveness.prober import Prober
 from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.messages.metadata import MetadataRequest
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 from tests.net.peer import Peer
 
 PORT = 9092
@@ -26,7 +26,7 @@ class Node:
     """A client that watches its only peer."""
 
     def __init__(self) -> None:
-        self.world = World(1)
+        self.world = SimWorld(1)
         self.server: SimRuntime | None = None
         self.gone: list[PeerAddress] = []
         self.back: list[PeerAddress] = []

@@ -11,7 +11,7 @@ import pytest
 
 from pykbroker.liveness.prober import PATIENCE_SECONDS, TRIES, PortVerdict, Prober, RunningProbes
 from pykbroker.runtime import OsRuntime
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 
 PEER = ("localhost", 9092)
 
@@ -21,7 +21,7 @@ class Scripted:
     or "silent"."""
 
     def __init__(self, *outcomes: Exception | str | None) -> None:
-        self.world = World(1)
+        self.world = SimWorld(1)
         self.loop = self.world.loop
         self.outcomes = list(outcomes)
 

@@ -11,14 +11,14 @@ import pytest
 from pykbroker.liveness.prober import Prober
 from pykbroker.liveness.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, RESTART_SECONDS, QuorumWatch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 
 
 class Ports:
     """A runtime where the ports in `refusing` refuse and all others are silent."""
 
     def __init__(self) -> None:
-        self.loop = World(1).loop
+        self.loop = SimWorld(1).loop
         self.refusing: set[int] = set()
         self.asked: list[int] = []
 

@@ -11,7 +11,7 @@ from pykbroker.net.bound_port import BoundPort
 from pykbroker.net.places import Places
 from pykbroker.runtime import Runtime
 from pykbroker_log.memory_disk import MemoryDisk
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.net.fakes import FakeRuntime
 
 
@@ -61,7 +61,7 @@ def test_mistakes_of_many_clients_do_not_leave_out_the_line_about_places(caplog:
 
 
 def test_a_port_that_is_taken_names_its_listener() -> None:
-    world = World(1)
+    world = SimWorld(1)
     runtime = world.runtime("node", MemoryDisk())
 
     async def scenario() -> None:

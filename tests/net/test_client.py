@@ -29,7 +29,7 @@ from pykbroker_wire.messages.fetch import (
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
 from pykbroker_wire.primitives import EncodeError
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 from tests.net.fakes import FakeTransport
 from tests.net.peer import Peer
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class Node:
     """A client, a peer that listens, and a virtual clock."""
 
-    def __init__(self, world: World, peer: Peer) -> None:
+    def __init__(self, world: SimWorld, peer: Peer) -> None:
         self.world = world
         self.peer = peer
         self.listening = world.network.listen(world.runtime("server", MemoryDisk()), peer, PORT)
@@ -78,7 +78,7 @@ def peer() -> Peer:
 
 @pytest.fixture
 def node(peer: Peer) -> Iterator[Node]:
-    world = World(1)
+    world = SimWorld(1)
     node = Node(world, peer)
     yield node
     node.client.close()

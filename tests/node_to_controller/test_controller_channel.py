@@ -16,7 +16,7 @@ from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pykbroker_wire.messages.envelope import EnvelopeRequest
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 from tests.node_to_controller.fakes import FakeLeadership
 
 ENVELOPE = EnvelopeRequest(request_data=b"", client_host_address=b"\x7f\0\0\1")
@@ -64,7 +64,7 @@ class _Server(asyncio.Protocol):
 class Controller:
     """A controller of another node."""
 
-    def __init__(self, world: World, port: int) -> None:
+    def __init__(self, world: SimWorld, port: int) -> None:
         self.connections = self.heartbeats = self.envelopes = 0
         self._runtime = world.runtime(f"controller {port}", MemoryDisk(record=False))
         self._port = port
@@ -78,7 +78,7 @@ class Play:
     """Node 9, which is a controller too, and two other controllers."""
 
     def __init__(self) -> None:
-        self.world = World(1)
+        self.world = SimWorld(1)
         self.leadership = FakeLeadership()
         self.controllers = {number: Controller(self.world, port) for number, port in self.leadership.ports.items()}
         self.local: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.replica.awaited_followers import AWAITED_SECONDS, SHORT_SECONDS, AwaitedFollowers
-from testkit.simulated.loop import VirtualLoop
+from pykbroker_worlds.simulated.loop import VirtualLoop
 
 
 class LongPoll:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker.replica.deadlines import TICK_SECONDS, Deadline, Deadlines
-from testkit.simulated.loop import VirtualLoop
+from pykbroker_worlds.simulated.loop import VirtualLoop
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.05), st.floats(0, 2), st.booleans()), max_size=40))

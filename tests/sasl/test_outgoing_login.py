@@ -26,7 +26,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.net.peer import Peer, empty_answer
 
 PORT = 9092
@@ -82,7 +82,7 @@ class Cluster:
     def __init__(self) -> None:
         self.answers = Authenticating()
         self.peer = Peer(answer=self.answers)
-        self.world = World(1)
+        self.world = SimWorld(1)
         listening = self.world.network.listen(self.world.runtime("server", MemoryDisk()), self.peer, PORT)
         listening.serving = True
         self.runtime = self.world.runtime("client", MemoryDisk())

@@ -17,8 +17,8 @@ from pykbroker.share_persister.state_operations import ShareStateAnswer
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_worlds.simulated.world import SimWorld
 from testkit.share_metadata import ShareMetadata
-from testkit.simulated.world import World
 from tests.share_persister.coordinators import (
     FIND,
     READ,
@@ -38,7 +38,7 @@ class Bench:
     """Two share coordinators on machines of their own, and a persister on a third."""
 
     def __init__(self) -> None:
-        self.world = World(1)
+        self.world = SimWorld(1)
         self.coordinators = {number: ScriptedCoordinator(number) for number in PORTS}
         for number, port in PORTS.items():
             listening = self.world.network.listen(

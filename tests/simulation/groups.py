@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.simulation.brokers import Quorum
+from pykbroker_worlds.history.checks import insist, of_groups, of_offsets
+from pykbroker_worlds.history.events import Place
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member, SlowStickyMember
 from tests.simulation.clients.reader import Offsets
-from tests.simulation.history.checks import insist, of_groups, of_offsets
-from tests.simulation.history.events import Place
 from tests.simulation.stage import FORGETFUL, Stage, play
 
 TOPIC = "orders"

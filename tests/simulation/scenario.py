@@ -9,8 +9,9 @@ from unittest import mock
 
 from pykbroker.storage import recovery
 from pykbroker_log.memory_disk import Survive
-from testkit.simulated.cluster import Committer, Consumer, Producer, SimNode
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.sim_node import SimNode
+from pykbroker_worlds.simulated.world import SimWorld
+from testkit.simulated_clients import Committer, Consumer, Producer
 
 TOPIC = "orders"
 SIMULATED_SECONDS = 600.0
@@ -22,9 +23,9 @@ OVERRIDES = {"log.roll.ms": "700", "log.index.interval.bytes": "128", "offsets.t
 FLUSHED = {**OVERRIDES, "log.flush.interval.messages": "1"}
 
 
-def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> World:
+def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> SimWorld:
     """Run one seed to its end; raises AssertionError if a check fails."""
-    world = World(seed)
+    world = SimWorld(seed)
     asyncio.set_event_loop(None)
     loop = world.loop
     # Every second seed recovers in workers the logs that are otherwise recovered in a turn of the loop.
@@ -37,7 +38,7 @@ def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> World:
     return world
 
 
-async def _scenario(world: World, power_loss: bool, flushed: bool) -> None:
+async def _scenario(world: SimWorld, power_loss: bool, flushed: bool) -> None:
     rng = world.random
     node = SimNode(world, FLUSHED if flushed else OVERRIDES)
     await node.start()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from pykbroker.metadata.delta import MetadataDelta
@@ -15,13 +15,14 @@ from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import Survive
-from testkit.simulated.world import World
-from tests.simulation.brokers import Cluster, Layout, Quorum
+from pykbroker_worlds.history.events import Forgot, History, Log, Place
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import Layout, Quorum, SimCluster
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.reader import Reader
-from tests.simulation.history.events import Forgot, History, Log, Place
+from tests.simulation.compared_broker import ComparedBroker
 from tests.simulation.rebuilt import contents_of_groups, contents_of_transactions, coordinators_agree
-from tests.simulation.sim_broker import SimBroker
 
 SIMULATED_SECONDS = 900.0
 #: Small, so that a run rolls segments and crosses index entries; short, so that timeouts happen in it.
@@ -59,10 +60,11 @@ class Stage:
         overrides: dict[str, str] | None = None,
         quorum: Quorum = Quorum.ALONE,
         layout: Layout | None = None,
+        make_node: Callable[[SimWorld, int, Mapping[str, str]], SimBroker] = ComparedBroker,
     ) -> None:
-        self.world = World(seed)
+        self.world = SimWorld(seed)
         self.random = self.world.random
-        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})}, quorum, layout)
+        self.cluster = SimCluster(self.world, brokers, {**OVERRIDES, **(overrides or {})}, quorum, layout, make_node)
         self.history = History()
         self._background: list[asyncio.Future[Any]] = []
 
@@ -228,7 +230,7 @@ def agree(broker: SimBroker) -> None:
     coordinators_agree(services.transactions.coordinator, contents_of_transactions, now_ms)
 
 
-def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> World:
+def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> SimWorld:
     """Run a scenario to its end; raises AssertionError if a check fails."""
     asyncio.set_event_loop(None)
     loop = stage.world.loop

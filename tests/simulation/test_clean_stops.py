@@ -10,9 +10,9 @@ import pytest
 from pykbroker.node.shared import StartError
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import Layout, Quorum
 from testkit.nodes.sim import Sim
-from tests.simulation.brokers import Layout, Quorum
-from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
 SIGN = "/data/.kafka_cleanshutdown"

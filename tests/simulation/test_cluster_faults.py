@@ -11,16 +11,14 @@ import pytest
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.simulation.brokers import Quorum
-from tests.simulation.cluster_run.faults import Faults
-from tests.simulation.cluster_run.plan import Fault, Kind, Who, plan_of
+from pykbroker_worlds.faults.fault_plan import Fault, Kind, Who
+from pykbroker_worlds.faults.faults import Faults
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow
 
 TOPIC = "orders"
-#: A plan without a flush of each append.
-SEED = next(seed for seed in range(1_000) if not plan_of(seed).flushes)
 #: It waits for a call of the disk that changes something.
 KILL = Fault(number=1, at=0.0, kind=Kind.KILL_AT_DISK, who=Who.ANY, seconds=1.0, level=0.0, draw=0)
 
@@ -35,7 +33,7 @@ def on_three(scenario: Callable[[Stage, Faults], Awaitable[None]]) -> None:
         await scenario(stage, faults)
 
     stage = Stage(1, 3, quorum=Quorum.STATIC)
-    faults = Faults(plan_of(SEED), stage.cluster, TOPIC)
+    faults = Faults([], stage.cluster, TOPIC, seconds=0.0)
     play(begin, stage)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import History
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.cluster_run import Outcome, Watcher, long, run_cluster
 from tests.simulation.cluster_run.plan import plan_of
 from tests.simulation.cluster_run.regressions import REGRESSIONS
 from tests.simulation.fresh_seeds import ROOT, fresh_seeds, seeds_of_commit
-from tests.simulation.history.events import History
 from tests.simulation.traces import printed_twice
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_seeds(first: int) -> None:
 
 
 class Watch:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.looks = 0
         self.starts_at_rest: list[int] = []
@@ -77,7 +77,7 @@ class Watch:
 def test_a_watcher_sees_every_event_and_the_end() -> None:
     watchers: list[Watch] = []
 
-    def watch(cluster: Cluster, history: History) -> AbstractContextManager[Watcher]:
+    def watch(cluster: SimCluster, history: History) -> AbstractContextManager[Watcher]:
         watchers.append(Watch(cluster))
         return nullcontext(watchers[-1])
 

@@ -23,16 +23,16 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pykbroker_worlds.history.checks import insist, of_share_groups
+from pykbroker_worlds.history.deliveries import Start
+from pykbroker_worlds.history.events import OK, Acknowledged, Place
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from testkit.promises import results
-from tests.simulation.brokers import Quorum
 from tests.simulation.clients.plain import PlainProducer
 from tests.simulation.clients.share_member import ShareMember
-from tests.simulation.history.checks import insist, of_share_groups
-from tests.simulation.history.deliveries import Start
-from tests.simulation.history.events import OK, Acknowledged, Place
 from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
 from tests.simulation.share_run.share_watch import watching_shares
-from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow

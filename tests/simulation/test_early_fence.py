@@ -9,10 +9,10 @@ import pytest
 
 from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.memory_disk import Survive
+from pykbroker_worlds.simulated.network import Delay, both_ways
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from testkit.acting import acts
-from testkit.simulated.network import Delay, both_ways
-from tests.simulation.brokers import Quorum
-from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow

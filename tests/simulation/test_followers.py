@@ -15,8 +15,8 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.replica.fetching.node import stored
-from tests.simulation.brokers import Quorum
 from tests.simulation.clients.base import MOVED, Peer
 from tests.simulation.stage import Stage, play
 

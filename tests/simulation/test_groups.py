@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.brokers import Quorum
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.groups import classic, consumer, static
 from tests.simulation.stage import Stage
 

@@ -9,7 +9,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
-from tests.simulation.brokers import Quorum
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow

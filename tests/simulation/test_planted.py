@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from pykbroker_worlds.history.checks import Violation
 from tests.simulation.cluster_run import run_cluster
 from tests.simulation.fresh_seeds import fresh_seeds
-from tests.simulation.history.checks import Violation
 from tests.simulation.invariants.broken import InvariantBroken
 from tests.simulation.planted import BUGS, Bug
 from tests.simulation.share_run import run_shares

@@ -9,8 +9,8 @@ import pytest
 
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker_log.memory_disk import Survive
-from tests.simulation.brokers import Quorum
-from tests.simulation.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow

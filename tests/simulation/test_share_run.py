@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
+from pykbroker_worlds.history.events import Acknowledged, Delivered, ShareReset
 from tests.simulation.cluster_run.plan import plan_of
 from tests.simulation.fresh_seeds import ROOT, fresh_seeds, seeds_of_commit
-from tests.simulation.history.events import Acknowledged, Delivered, ShareReset
 from tests.simulation.invariants.share_groups import ShareKey
 from tests.simulation.share_run import run_shares
 from tests.simulation.share_run.share_plan import share_plan_of

@@ -58,7 +58,7 @@ def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     program = (
         "from tests.simulation.transactions import run_transform\n"
         "from tests.simulation.groups import consumer\n"
-        "from tests.simulation.brokers import Quorum\n"
+        "from pykbroker_worlds.simulated.sim_cluster import Quorum\n"
         "for stage in (\n"
         "    consumer(5, brokers=2), run_transform(6, brokers=3, quorum=Quorum.STATIC),\n"
         "):\n"

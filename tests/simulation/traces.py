@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def printed_twice(program: str) -> list[str]:
-    path = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
+    path = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft", "worlds"))
     return [
         subprocess.run(
             [sys.executable, "-c", program],

@@ -12,16 +12,16 @@ from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.simulation.brokers import Quorum
+from pykbroker_worlds.history.checks import insist, of_offsets, of_transactions
+from pykbroker_worlds.history.events import Place, Read
+from pykbroker_worlds.history.isolation import reads_are_exact
+from pykbroker_worlds.history.offsets import each_input_once
+from pykbroker_worlds.history.writes import ends_in_time, nothing_hangs
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.producer import Fenced, MustAbort, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
 from tests.simulation.clients.transform import Transform
-from tests.simulation.history.checks import insist, of_offsets, of_transactions
-from tests.simulation.history.events import Place, Read
-from tests.simulation.history.isolation import reads_are_exact
-from tests.simulation.history.offsets import each_input_once
-from tests.simulation.history.writes import ends_in_time, nothing_hangs
 from tests.simulation.stage import COMPACTED, Stage, play
 
 TOPIC = "orders"

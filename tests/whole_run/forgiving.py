@@ -25,7 +25,7 @@ _MOST_LINES: Final = 12
 _WIDEST: Final = 600
 
 #: No test in these folders depends on the speed of the machine.
-_STRICT_FOLDERS: Final = ("tests/simulation/", "tests/raft/", "tests/wire/", "tests/log/")
+_STRICT_FOLDERS: Final = ("tests/simulation/", "tests/raft/", "tests/wire/", "tests/log/", "tests/worlds/")
 
 #: The text of a failure matches if this happened.
 _IN_TEXT: Final[Mapping[str, re.Pattern[str]]] = {

@@ -27,9 +27,9 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.vote import VoteRequest
+from pykbroker_worlds.simulated.world import SimWorld
 from testkit.acting import acts
 from testkit.nodes.sim import Sim
-from testkit.simulated.world import World
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ON = {"authorizer.class.name": STANDARD}
@@ -268,7 +268,7 @@ def test_the_keys_of_the_authorizer_are_known_beside_it_alone() -> None:
 def test_a_controller_that_knows_no_acls_yet_serves_nobody(early: str | None) -> None:
     """The other voter is away, so no committed offset is known. The listener is open only if it may start early, and
     then only for requests that need no ACL."""
-    world = World(1)
+    world = SimWorld(1)
     texts = {
         **development_profile("/data", 9092),
         "process.roles": "controller",

@@ -18,7 +18,7 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testkit.acting import acts
 from testkit.nodes.sim import BROKER, Play, Sim
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 T = TypeVar("T")
 

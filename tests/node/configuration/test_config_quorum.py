@@ -34,9 +34,9 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from pykbroker_worlds.simulated.world import SimRuntime
 from testkit.acting import acts
 from testkit.nodes.sim import Play, Sim
-from testkit.simulated.world import SimRuntime
 
 T = TypeVar("T")
 OBSERVER = {

@@ -19,7 +19,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.acting import acts
 from testkit.nodes.sim import Sim
 from testkit.nodes.wire import BROKER, Closed, Wire, batch
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:

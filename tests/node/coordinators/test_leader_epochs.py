@@ -18,7 +18,7 @@ from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupReques
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 from testkit.nodes.sim import Sim
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 from tests.node.coordinators.test_transactions import ONE, Producer, values
 
 TOPICS = ("t", "__consumer_offsets", "__transaction_state")

@@ -26,7 +26,7 @@ from testkit.share_requests import (
     codes,
     forgotten,
 )
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 Play = Callable[..., Any]
 ONE = {"share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.min.isr": "1"}

@@ -33,7 +33,7 @@ from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
 from testkit.acting import acts
 from testkit.nodes.sim import Sim, playing
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 T = TypeVar("T")
 Play = Callable[..., Any]

@@ -26,7 +26,7 @@ from pykbroker_wire.primitives import uuid_to_str
 from testkit.nodes.share_members import ShareMembers, share_members
 from testkit.nodes.sim import Play, Sim, playing
 from testkit.share_requests import ACCEPT, GROUP
-from testkit.simulated.cluster import Client
+from testkit.simulated_clients import Client
 
 ONE = {"share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.min.isr": "1"}
 STATE = "__share_group_state"

@@ -18,7 +18,7 @@ from pykbroker.node.shared import StartError
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.simulation.test_cluster_faults import until
 
 BROKER = {
@@ -94,13 +94,13 @@ def test_nothing_is_resolved_if_every_host_is_written(written: dict[str, str]) -
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    made = World(1)
+def world() -> Iterator[SimWorld]:
+    made = SimWorld(1)
     yield made
     made.end()
 
 
-def started(world: World, disk: MemoryDisk, known_as: str | None, properties: Mapping[str, str] = COMBINED) -> Node:
+def started(world: SimWorld, disk: MemoryDisk, known_as: str | None, properties: Mapping[str, str] = COMBINED) -> Node:
     runtime = world.runtime(f"node {known_as}", disk)
     runtime.known_as = known_as
     node = Node(load(properties), runtime, may_format=True)
@@ -108,7 +108,7 @@ def started(world: World, disk: MemoryDisk, known_as: str | None, properties: Ma
     return node
 
 
-def test_the_name_is_in_the_voter_set_and_in_both_registrations(world: World) -> None:
+def test_the_name_is_in_the_voter_set_and_in_both_registrations(world: SimWorld) -> None:
     """A node whose machine was renamed writes the new name, once."""
     disk = MemoryDisk(record=False, clock=world.now_ms)
     for name in ("m.example.org", "renamed.example.org"):
@@ -128,14 +128,16 @@ def test_the_name_is_in_the_voter_set_and_in_both_registrations(world: World) ->
         world.loop.run_until_complete(node.stop())
 
 
-def test_a_controller_without_a_name_does_not_start_and_leaves_its_directory_alone(world: World) -> None:
+def test_a_controller_without_a_name_does_not_start_and_leaves_its_directory_alone(world: SimWorld) -> None:
     disk = MemoryDisk(record=False, clock=world.now_ms)
     with pytest.raises(StartError, match=r"listener CONTROLLER .* cannot be resolved \(no names here\)"):
         started(world, disk, None)
     assert not disk.exists("/data")
 
 
-def test_a_broker_without_a_name_warns_once_and_is_at_localhost(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_without_a_name_warns_once_and_is_at_localhost(
+    world: SimWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     properties = COMBINED | {"advertised.listeners": "PLAINTEXT://:9092,OTHER://[::]:9095,CONTROLLER://here:9093"}
     disk = MemoryDisk(record=False, clock=world.now_ms)
     with caplog.at_level(logging.WARNING):
@@ -171,14 +173,14 @@ def test_replicas_without_metadata_stop_a_quorum_of_one_on_every_address(servers
     ],
 )
 def test_the_ready_line_has_an_address_that_this_machine_can_connect_to(
-    world: World, listeners: str, expected: str
+    world: SimWorld, listeners: str, expected: str
 ) -> None:
     properties = COMBINED | {"listeners": listeners, "advertised.listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093"}
     runtime = world.runtime("node", MemoryDisk(record=False, clock=world.now_ms))
     assert Node(load(properties), runtime).bootstrap_servers == expected
 
 
-def test_the_ready_line_of_a_controller_has_hosts(world: World) -> None:
+def test_the_ready_line_of_a_controller_has_hosts(world: SimWorld) -> None:
     properties = COMBINED | {"process.roles": "controller", "listeners": "CONTROLLER://:9093"}
     runtime = world.runtime("node", MemoryDisk(record=False, clock=world.now_ms))
     assert Node(load(properties), runtime).bootstrap_servers == "localhost:9093"

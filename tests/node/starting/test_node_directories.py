@@ -11,7 +11,7 @@ from pykbroker.config.typed_config import Config
 from pykbroker.node.node_directories import KeptStop, NodeDirectories
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_log.memory_disk import MemoryDisk
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 DIRECTORIES = "/one,/two"
 KEPT = KeptStop(clean=True, broker_epoch=7)
@@ -28,18 +28,18 @@ def opened(runtime: SimRuntime, *, may_format: bool = False) -> NodeDirectories:
 
 
 @pytest.fixture
-def world() -> World:
-    return World(1)
+def world() -> SimWorld:
+    return SimWorld(1)
 
 
-def close(world: World, directories: NodeDirectories) -> None:
+def close(world: SimWorld, directories: NodeDirectories) -> None:
     async def scenario() -> None:
         await directories.close(KEPT, 1)
 
     world.loop.run_until_complete(scenario())
 
 
-def test_directories_are_formatted_for_one_cluster_and_only_once(world: World) -> None:
+def test_directories_are_formatted_for_one_cluster_and_only_once(world: SimWorld) -> None:
     runtime = world.runtime("node", MemoryDisk())
     with pytest.raises(StorageFormatError):
         opened(runtime)
@@ -55,7 +55,7 @@ def test_directories_are_formatted_for_one_cluster_and_only_once(world: World) -
     close(world, again)
 
 
-def test_a_directory_belongs_to_one_node_at_a_time(world: World) -> None:
+def test_a_directory_belongs_to_one_node_at_a_time(world: SimWorld) -> None:
     runtime = world.runtime("node", MemoryDisk())
     first = opened(runtime, may_format=True)
     with pytest.raises(StorageFormatError, match="log directory /one cannot be used"):
@@ -64,7 +64,7 @@ def test_a_directory_belongs_to_one_node_at_a_time(world: World) -> None:
 
 
 def test_a_broken_directory_is_offline_and_that_of_the_metadata_stops_the_start(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SimWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = MemoryDisk()
     runtime = world.runtime("node", disk)

@@ -25,9 +25,9 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import History, Place
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import Peer
-from tests.simulation.history.events import History, Place
 
 _TOPIC = 2
 
@@ -35,7 +35,7 @@ _TOPIC = 2
 class Admin(Peer):
     """Changes topics; `places` are partitions whose replicas it moves."""
 
-    def __init__(self, cluster: Cluster, history: History, name: str, places: list[Place], replicas: int) -> None:
+    def __init__(self, cluster: SimCluster, history: History, name: str, places: list[Place], replicas: int) -> None:
         super().__init__(cluster, history, name)
         self.places = places
         self.replicas = replicas

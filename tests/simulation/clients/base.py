@@ -23,8 +23,8 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.offset_commit import OffsetCommitRequest
-from tests.simulation.brokers import PORTS, Cluster
-from tests.simulation.history.events import History, Place
+from pykbroker_worlds.history.events import History, Place
+from pykbroker_worlds.simulated.sim_cluster import PORTS, SimCluster
 
 TIMEOUT_MS = 3_000
 GROUP, TRANSACTION = 0, 1
@@ -68,7 +68,7 @@ NO_COORDINATOR = frozenset(
 class Peer:
     """A simulated client. `name` is unique in a run: it seeds the client's randomness."""
 
-    def __init__(self, cluster: Cluster, history: History, name: str, trouble: Trouble = QUIET) -> None:
+    def __init__(self, cluster: SimCluster, history: History, name: str, trouble: Trouble = QUIET) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.history = history

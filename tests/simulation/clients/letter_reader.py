@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
+from pykbroker_worlds.history.events import Place
 from tests.simulation.clients.reader import Reader
-from tests.simulation.history.events import Place
 
 _HEADERS = tuple(f"__dlq.errors.{name}" for name in ("group", "topic", "partition", "offset"))
 

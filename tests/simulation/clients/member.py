@@ -14,10 +14,10 @@ from pykbroker_wire.messages.heartbeat import HeartbeatRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import Beat, History, Joined, Place, Synced
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import GROUP, NO_COORDINATOR, QUIET, Trouble
 from tests.simulation.clients.reader import Offsets
-from tests.simulation.history.events import Beat, History, Joined, Place, Synced
 
 #: Codes after which the client is no member any longer, and joins again.
 OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
@@ -33,7 +33,7 @@ class Member(Offsets):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         group: str,

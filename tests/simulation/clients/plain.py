@@ -14,9 +14,9 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import History, Place, Produced
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
-from tests.simulation.history.events import History, Place, Produced
 
 #: After this many refusals because of a gap, the batch before the first unacknowledged one is really lost.
 _MOST_GAPS = 30
@@ -38,7 +38,7 @@ class PlainProducer(Peer):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         place: Place,

@@ -22,9 +22,9 @@ from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from pykbroker_wire.records.batch import build_batch
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import CommittedOffset, Ended, History, Identified, Place, Produced
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, TRANSACTION, Peer, Trouble
-from tests.simulation.history.events import CommittedOffset, Ended, History, Identified, Place, Produced
 
 #: the newest versions of clients of transaction.version 0 and 1; clients of 2 use the newest ones
 PRODUCE_V1, END_V1, ADD_PARTITIONS_V1, OFFSETS_V1 = 11, 4, 3, 4
@@ -97,7 +97,7 @@ class TransactionalProducer(Peer):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         transactional_id: str,

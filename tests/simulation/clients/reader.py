@@ -16,9 +16,9 @@ from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.control import ControlType, parse_control
 from pykbroker_wire.records.record import iter_records
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import Batch, CommittedOffset, FetchedOffset, History, Log, Place, Read
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
-from tests.simulation.history.events import Batch, CommittedOffset, FetchedOffset, History, Log, Place, Read
 
 
 class Reader(Peer):
@@ -26,7 +26,7 @@ class Reader(Peer):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         place: Place,

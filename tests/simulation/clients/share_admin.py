@@ -19,8 +19,8 @@ from pykbroker_wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
+from pykbroker_worlds.history.events import OK, Place, ShareReset
 from tests.simulation.clients.base import GROUP, NO_COORDINATOR, Peer
-from tests.simulation.history.events import OK, Place, ShareReset
 
 #: The errors of a group or a partition that does not have its new offset yet. Members that died are members until their
 #: sessions end.

@@ -26,9 +26,9 @@ from pykbroker_wire.messages.share_group_describe import ShareGroupDescribeReque
 from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import Acknowledged, Delivered, History, Place
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
-from tests.simulation.history.events import Acknowledged, Delivered, History, Place
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 _CLOSE: Final = -1
@@ -72,7 +72,7 @@ class ShareMember(Peer):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         group: str,

@@ -11,8 +11,8 @@ from pykbroker_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
+from pykbroker_worlds.history.events import Beat
 from tests.simulation.clients.member import ConsumerMember
-from tests.simulation.history.events import Beat
 from tests.simulation.stage import Stage
 
 TOPIC_ID = bytes(15) + b"\x01"

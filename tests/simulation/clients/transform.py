@@ -6,11 +6,11 @@ whose writes must be refused.
 
 from __future__ import annotations
 
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import History, Place
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.producer import Fenced, MustAbort, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
-from tests.simulation.history.events import History, Place
 
 
 class Transform:
@@ -18,7 +18,7 @@ class Transform:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         name: str,
         *,

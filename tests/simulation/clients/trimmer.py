@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.history.events import History, Place
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.clients.base import MOVED, Peer
-from tests.simulation.history.events import History, Place
 
 
 class Trimmer(Peer):
     """Deletes records of one partition."""
 
-    def __init__(self, cluster: Cluster, history: History, name: str, place: Place) -> None:
+    def __init__(self, cluster: SimCluster, history: History, name: str, place: Place) -> None:
         super().__init__(cluster, history, name)
         self.place = place
 

@@ -28,18 +28,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from testkit.simulated.world import World
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.faults.faults import CLIENTS, Faults
+from pykbroker_worlds.history.checks import insist
+from pykbroker_worlds.history.events import History
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.simulation.cluster_run import rest
 from tests.simulation.cluster_run.chronicle import Chronicle
-from tests.simulation.cluster_run.faults import CLIENTS, Faults
 from tests.simulation.cluster_run.log_watch import LogWatch
 from tests.simulation.cluster_run.plan import Plan, plan_of
 from tests.simulation.cluster_run.workload import TOPIC, Workload
-from tests.simulation.history.checks import insist
-from tests.simulation.history.events import History
 from tests.simulation.invariants.watcher import watching
-from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage
 
 SIMULATED_SECONDS = 400.0
@@ -68,11 +68,11 @@ class Outcome:
 def run_cluster(
     seed: int,
     *,
-    watch: Callable[[Cluster, History], AbstractContextManager[Watcher]] = watching,
+    watch: Callable[[SimCluster, History], AbstractContextManager[Watcher]] = watching,
     plant: Callable[[], AbstractContextManager[object]] | None = None,
     without: Collection[int] = (),
     plan: Plan | None = None,
-    prepare: Callable[[World], None] | None = None,
+    prepare: Callable[[SimWorld], None] | None = None,
     workload: Callable[[Plan, Stage], Workload] = Workload,
 ) -> Outcome:
     """Run one seed to its end. Raises AssertionError if a check fails; its notes contain the end of the story.
@@ -84,7 +84,7 @@ def run_cluster(
     if without:
         plan = replace(plan, faults=[fault for fault in plan.faults if fault.number not in without])
     with plant() if plant is not None else nullcontext(), _without_garbage_collection():
-        stage = Stage(seed, 0, plan.overrides, plan.quorum, plan.layout)
+        stage = Stage(seed, 0, plan.overrides, plan.quorum, plan.layout, make_node=SimBroker)
         world = stage.world
         if prepare is not None:
             prepare(world)
@@ -109,7 +109,7 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _explanation(plan: Plan, world: World) -> str:
+def _explanation(plan: Plan, world: SimWorld) -> str:
     lines = [f"make sim SEED={plan.seed}{plan.sim_args}", *plan.describe()]
     lines += [f"{when:9.3f}  {part:8}  {text}" for when, part, text in world.story[-40:]]
     return "\n".join(lines)
@@ -136,10 +136,8 @@ def _play(plan: Plan, stage: Stage, watcher: Watcher, make_workload: Callable[[P
 async def _scenario(plan: Plan, stage: Stage, workload: Workload) -> None:
     cluster, world = stage.cluster, stage.world
     cluster.client_machine = CLIENTS
-    for node in cluster.nodes.values():
-        node.compares = False
     await cluster.become_whole()
-    faults = Faults(plan, cluster, TOPIC)
+    faults = Faults(plan.faults, cluster, TOPIC, seconds=plan.seconds, flushes=plan.flushes)
     await workload.prepare()
     stage.in_background(Chronicle(cluster, stage.history).forever())
     world.tell("phase", "clients and faults")
@@ -170,7 +168,7 @@ async def _scenario(plan: Plan, stage: Stage, workload: Workload) -> None:
     world.tell("rest", "the history holds")
 
 
-async def _answered(cluster: Cluster, workload: Workload) -> None:
+async def _answered(cluster: SimCluster, workload: Workload) -> None:
     """Wait until every client has its responses, now that faults are over. No transaction times out later than that."""
     try:
         async with asyncio.timeout(REST_SECONDS):
@@ -180,7 +178,7 @@ async def _answered(cluster: Cluster, workload: Workload) -> None:
         raise rest.NotAtRest(f"clients wait for answers, {REST_SECONDS:g} s after the faults") from None
 
 
-async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int]) -> None:
+async def _heal(plan: Plan, cluster: SimCluster, faults: Faults, without: set[int]) -> None:
     """End the faults. If a node stays dead, its number is added to `without`."""
     world = cluster.world
     world.tell("phase", "faults end")
@@ -196,7 +194,7 @@ async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int])
         without.add(dead.number)
 
 
-def _dead(plan: Plan, cluster: Cluster) -> SimBroker | None:
+def _dead(plan: Plan, cluster: SimCluster) -> SimBroker | None:
     """Return a node that is down now and without which there is a majority of voters, or None."""
     down = [node for node in cluster.nodes.values() if not node.is_alive]
     if not down or 2 * (len(cluster.voters) - 1) <= len(cluster.voters):

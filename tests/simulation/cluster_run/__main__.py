@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.simulation.cluster_run import run_cluster
 from tests.simulation.cluster_run.log_watch import LogWatch
 from tests.simulation.cluster_run.plan import plan_of
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     without = [int(number) for number in chosen.without.split(",") if number]
     LogWatch.tells = not chosen.brief
-    worlds: list[World] = []
+    worlds: list[SimWorld] = []
     run, plan = (run_shares, share_plan_of) if chosen.shares else (run_cluster, plan_of)
     print("\n".join(plan(chosen.seed).describe()))
     failure: BaseException | None = None

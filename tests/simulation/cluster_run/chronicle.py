@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
-from tests.simulation.brokers import Cluster
-from tests.simulation.history.events import Forgot, History
+from pykbroker_worlds.history.events import Forgot, History
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
 _EVERY_SECONDS = 0.02
 _GROUPS = "__consumer_offsets"
@@ -18,7 +18,7 @@ _GROUPS = "__consumer_offsets"
 class Chronicle:
     """Runs as `forever` in the background of a run."""
 
-    def __init__(self, cluster: Cluster, history: History) -> None:
+    def __init__(self, cluster: SimCluster, history: History) -> None:
         self._cluster = cluster
         self._history = history
         self._tell = cluster.world.tell

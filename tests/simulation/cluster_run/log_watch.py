@@ -12,8 +12,8 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from testkit.simulated.loop import OWNER
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.loop import OWNER
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 _LOGGERS = ("pykbroker", "pykbroker_raft", "pykbroker_log", "pykbroker_wire")
 
@@ -23,7 +23,7 @@ class LogWatch(logging.Handler):
 
     tells = False
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimWorld) -> None:
         super().__init__(logging.INFO if self.tells else logging.WARNING)
         self._world = world
         self._is_deaf = False

@@ -29,7 +29,7 @@ from tests.simulation.share_run.share_plan import SIM_ARGS
 NOTES = ROOT / "docs" / "simulation.jsonl"
 PAGE = ROOT / "docs" / "simulation.md"
 #: A change in one of these makes earlier results those of other code.
-CODE = ("wire", "log", "raft", "pykbroker", "testkit/simulated", "tests/simulation", "pyproject.toml")
+CODE = ("wire", "log", "raft", "pykbroker", "worlds", "tests/simulation", "pyproject.toml")
 CHUNK = 50
 
 Note = dict[str, Any]

@@ -14,16 +14,16 @@ from pykbroker.replica.partition import Partition
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.simulation.brokers import Cluster
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from tests.simulation.rebuilt import fresh_producers_agree
-from tests.simulation.sim_broker import SimBroker
 
 
 class NotAtRest(AssertionError):
     """The cluster did not come to rest in time; the message contains what is missing."""
 
 
-async def wait_for(cluster: Cluster, what: str, missing: Callable[[], object | None], seconds: float) -> None:
+async def wait_for(cluster: SimCluster, what: str, missing: Callable[[], object | None], seconds: float) -> None:
     """Wait until nothing is missing. Raises NotAtRest."""
     loop = cluster.world.loop
     end = loop.time() + seconds
@@ -34,13 +34,13 @@ async def wait_for(cluster: Cluster, what: str, missing: Callable[[], object | N
     cluster.world.tell("rest", what)
 
 
-def members(cluster: Cluster, without: Collection[int]) -> object | None:
+def members(cluster: SimCluster, without: Collection[int]) -> object | None:
     if cluster.is_whole(without):
         return None
     return {number: node.what_it_sees() for number, node in cluster.nodes.items()}
 
 
-def partitions(cluster: Cluster, without: Collection[int]) -> object | None:
+def partitions(cluster: SimCluster, without: Collection[int]) -> object | None:
     """Every partition has a leader, all replicas that can be are in its ISR, and none is being moved."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     image = live[0].node.loader.image
@@ -63,7 +63,7 @@ def _electable(partition: PartitionImage) -> list[int]:
     return [*partition.isr, *partition.elr]
 
 
-def only_dead_has(cluster: Cluster, dead: SimBroker) -> object | None:
+def only_dead_has(cluster: SimCluster, dead: SimBroker) -> object | None:
     """Find a partition that no other broker can lead."""
     for node in cluster.brokers.values():
         if node is dead or not node.up:
@@ -75,7 +75,7 @@ def only_dead_has(cluster: Cluster, dead: SimBroker) -> object | None:
     return None
 
 
-def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
+def replicas(cluster: SimCluster, without: Collection[int]) -> object | None:
     """All replicas of a partition have the same bytes, and know that all of them are committed."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     for topic in live[0].node.loader.image.topics.by_name.values():
@@ -95,7 +95,7 @@ def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
     return None
 
 
-def nothing_hangs(cluster: Cluster) -> Iterator[str]:
+def nothing_hangs(cluster: SimCluster) -> Iterator[str]:
     """T7: at this time no transaction is open in any log."""
     for node in cluster.brokers.values():
         for partition in node.led() if node.up else ():
@@ -116,7 +116,7 @@ def _ends(log: PartitionLog) -> tuple[int, int, int]:
     return log.log_end_offset, log.high_watermark, log.last_stable_offset
 
 
-def check_equal(cluster: Cluster, without: Collection[int]) -> None:
+def check_equal(cluster: SimCluster, without: Collection[int]) -> None:
     """P13, T9: the bytes are equal, and so is what each log knows of its producers. Compacted logs, which each node
     compacts separately, are compared record by record, at the offsets that both have. A log keeps producers whose
     records were deleted, so only logs that have all records are read anew."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 
+from pykbroker_worlds.history.checks import insist, of_groups, of_offsets, of_transactions
+from pykbroker_worlds.history.events import OK, History, Log, Place, Produced, Read
 from tests.simulation.clients.admin import Admin
 from tests.simulation.clients.base import GROUP, TRANSACTION, Trouble
 from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member
@@ -16,8 +18,6 @@ from tests.simulation.clients.plain import PlainProducer
 from tests.simulation.clients.producer import Fenced, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
 from tests.simulation.cluster_run.plan import Plan
-from tests.simulation.history.checks import insist, of_groups, of_offsets, of_transactions
-from tests.simulation.history.events import OK, History, Log, Place, Produced, Read
 from tests.simulation.stage import Stage
 from tests.simulation.transactions import set_version
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.simulation.history.events import CommittedOffset, Event, History, Produced
+from pykbroker_worlds.history.events import CommittedOffset, Event, History, Produced
 from tests.simulation.invariants.broken import InvariantBroken
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.history.deliveries import Excused
-from tests.simulation.history.events import Place
+from pykbroker_worlds.history.deliveries import Excused
+from pykbroker_worlds.history.events import Place
 from tests.simulation.invariants.broken import InvariantBroken
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.history.events import CommittedOffset, History, Produced
+from pykbroker_worlds.history.events import CommittedOffset, History, Produced
 from tests.simulation.invariants.acknowledgements import Acknowledgements
 from tests.simulation.invariants.broken import InvariantBroken
 from tests.simulation.invariants.test_partition_invariants import KEY, Two, with_one_committed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.metadata.image import EMPTY_IMAGE
-from testkit.simulated.world import LONGEST_HAND_OVER_SECONDS
+from pykbroker_worlds.simulated.world import LONGEST_HAND_OVER_SECONDS
 from tests.simulation.invariants import two_loops
 from tests.simulation.invariants.broken import InvariantBroken
 from tests.simulation.invariants.test_partition_invariants import with_one_committed

@@ -6,7 +6,7 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.simulation.brokers import Quorum
+from pykbroker_worlds.simulated.sim_cluster import Quorum
 from tests.simulation.invariants.watcher import watching
 from tests.simulation.stage import Stage, play
 

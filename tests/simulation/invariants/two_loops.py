@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykbroker.metadata.image import MetadataImage
-from testkit.simulated.world import LONGEST_HAND_OVER_SECONDS
+from pykbroker_worlds.simulated.world import LONGEST_HAND_OVER_SECONDS
 from tests.simulation.invariants.broken import require
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pykbroker.node.node import Node
     from pykbroker_log.results import AppendInfo
     from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest
-    from testkit.simulated.world import SimRuntime
-    from tests.simulation.brokers import Cluster
-    from tests.simulation.history.events import History
-    from tests.simulation.sim_broker import SimBroker
+    from pykbroker_worlds.history.events import History
+    from pykbroker_worlds.simulated.sim_broker import SimBroker
+    from pykbroker_worlds.simulated.sim_cluster import SimCluster
+    from pykbroker_worlds.simulated.world import SimRuntime
 
 
 class WatchedNode:
@@ -86,7 +86,7 @@ class WatchedNode:
 class Watcher:
     """Watches one cluster for one run: `with watching(cluster, history) as watcher:`."""
 
-    def __init__(self, cluster: Cluster, history: History | None = None) -> None:
+    def __init__(self, cluster: SimCluster, history: History | None = None) -> None:
         numbers = sorted(cluster.nodes)
         self.quorum = QuorumInvariants(numbers)
         self.metadata = MetadataInvariants()
@@ -263,7 +263,7 @@ class Watcher:
 
 
 @contextmanager
-def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watcher]:
+def watching(cluster: SimCluster, history: History | None = None) -> Iterator[Watcher]:
     """Watch a cluster from before its start to the end of the block."""
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from functools import partial
 
-from testkit.simulated.world import World
+from pykbroker_worlds.simulated.world import SimWorld
 from tests.simulation.cluster_run import Outcome, run_cluster
 from tests.simulation.invariants.share_groups import ShareInvariants
 from tests.simulation.share_run.share_plan import SharePlan, share_plan_of
@@ -23,7 +23,7 @@ def run_shares(
     plant: Callable[[], AbstractContextManager[object]] | None = None,
     without: Collection[int] = (),
     plan: SharePlan | None = None,
-    prepare: Callable[[World], None] | None = None,
+    prepare: Callable[[SimWorld], None] | None = None,
 ) -> Outcome:
     """Run one seed to its end, as `run_cluster` does. Raises AssertionError if a check fails. `make sim SEED=7
     SIM_ARGS=--shares` tells what happens."""

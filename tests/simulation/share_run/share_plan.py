@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from pykbroker_worlds.history.events import Place
 from tests.simulation.cluster_run.plan import Plan, plan_of
 from tests.simulation.cluster_run.workload import PLACES
-from tests.simulation.history.events import Place
 
 #: The key of a group's dead letter queue.
 LETTER_QUEUE = "errors.deadletterqueue.topic.name"

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pykbroker.share_partitions.share_sessions import EndedSession, ShareSession
     from pykbroker.share_partitions.state_changes import DeliveryWrite
     from pykbroker.share_persister.state_operations import ShareStateAnswer
-    from tests.simulation.brokers import Cluster
-    from tests.simulation.history.events import History
+    from pykbroker_worlds.history.events import History
+    from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
 
 class ShareWatch:
     """The leaderships of one run."""
 
-    def __init__(self, cluster: Cluster, history: History, watcher: Watcher, invariants: ShareInvariants) -> None:
+    def __init__(self, cluster: SimCluster, history: History, watcher: Watcher, invariants: ShareInvariants) -> None:
         self.history = history
         self._cluster = cluster
         self._watcher = watcher
@@ -112,7 +112,7 @@ def _table(leader: SharePartitionLeader) -> ShareLeaders:
 
 
 @contextmanager
-def watching_shares(cluster: Cluster, history: History, invariants: ShareInvariants) -> Iterator[Watcher]:
+def watching_shares(cluster: SimCluster, history: History, invariants: ShareInvariants) -> Iterator[Watcher]:
     """Watch a cluster, and the leaders of its share partitions."""
     with watching(cluster, history) as watcher, _hooks(ShareWatch(cluster, history, watcher, invariants)):
         yield watcher

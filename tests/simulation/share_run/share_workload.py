@@ -19,6 +19,9 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from pykbroker_worlds.history.checks import insist, of_share_groups
+from pykbroker_worlds.history.deliveries import GroupPlace, Start, the_dead_are_lettered, wanted_offsets
+from pykbroker_worlds.history.events import History
 from tests.simulation.clients.base import Peer, Trouble
 from tests.simulation.clients.letter_reader import LetterReader
 from tests.simulation.clients.plain import PlainProducer
@@ -26,17 +29,14 @@ from tests.simulation.clients.share_admin import ShareAdmin
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.trimmer import Trimmer
 from tests.simulation.cluster_run.workload import REPLICAS, Workload
-from tests.simulation.history.checks import insist, of_share_groups
-from tests.simulation.history.deliveries import GroupPlace, Start, the_dead_are_lettered, wanted_offsets
-from tests.simulation.history.events import History
 from tests.simulation.invariants.share_groups import ShareInvariants, ShareKey
 from tests.simulation.share_run.share_plan import LETTERS, TRIMMED, GroupPlan, SharePlan
 from tests.simulation.stage import Stage
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
-    from tests.simulation.history.events import Log, Place
-    from tests.simulation.sim_broker import SimBroker
+    from pykbroker_worlds.history.events import Log, Place
+    from pykbroker_worlds.simulated.sim_broker import SimBroker
 
 _GROUP_CONFIG = 32
 _JOIN_SECONDS = 60.0

@@ -9,9 +9,9 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.control import ControlType
-from tests.simulation.history import isolation, offsets, ownership, writes
-from tests.simulation.history.checks import Violation, insist, of_groups, of_offsets, of_transactions
-from tests.simulation.history.events import (
+from pykbroker_worlds.history import isolation, offsets, ownership, writes
+from pykbroker_worlds.history.checks import Violation, insist, of_groups, of_offsets, of_transactions
+from pykbroker_worlds.history.events import (
     OK,
     Batch,
     Beat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from tests.simulation.history.events import OK, Acknowledged, Delivered, Fate, History, Log, Place, ShareReset
+from pykbroker_worlds.history.events import OK, Acknowledged, Delivered, Fate, History, Log, Place, ShareReset
 
 _RELEASE, _RENEW = 2, 4
 #: a group, with a partition

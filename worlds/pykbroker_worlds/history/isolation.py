@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pykbroker_wire.records.control import ControlType
-from tests.simulation.history.events import (
+from pykbroker_worlds.history.events import (
     OK,
     CommittedOffset,
     Ended,

@@ -20,15 +20,13 @@ A runtime without a machine reaches all ports.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
-
-if TYPE_CHECKING:
-    from testkit.simulated.world import SimRuntime, World
+from typing import Any, Protocol, cast
 
 #: (source machine, target machine)
 Way = tuple[str, str]
@@ -59,12 +57,21 @@ USUAL = Delay()
 UNREACHABLE_SECONDS = 3.0
 
 
+class NetworkProcess(Protocol):
+    """A process as the network knows it."""
+
+    alive: bool
+    #: where it runs; None for a process that reaches all ports
+    machine: str | None
+    context: contextvars.Context
+
+
 class Network:
     """Ports and connections."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._random = random.Random(f"{world.seed} network")
+    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._random = random.Random(f"{seed} network")
         self._listening: dict[int, SimListeningSocket] = {}
         #: the machine of each port, also while its process is down
         self._homes: dict[int, str | None] = {}
@@ -81,7 +88,9 @@ class Network:
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
-    def listen(self, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int) -> SimListeningSocket:
+    def listen(
+        self, runtime: NetworkProcess, factory: Callable[[], asyncio.BaseProtocol], port: int
+    ) -> SimListeningSocket:
         if port == 0:
             self._next_port += 1
             port = self._next_port
@@ -95,9 +104,9 @@ class Network:
         self._listening.pop(port, None)
 
     def connect(
-        self, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int
+        self, runtime: NetworkProcess, factory: Callable[[], asyncio.BaseProtocol], port: int
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
-        loop = self._world.loop
+        loop = self._loop
         future: asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]] = loop.create_future()
 
         def fail(error: OSError) -> None:
@@ -145,7 +154,7 @@ class Network:
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
-    def cut(self, runtime: SimRuntime, *, power: bool = False) -> None:
+    def cut(self, runtime: NetworkProcess, *, power: bool = False) -> None:
         """End the connections of a process that has died. With `power` its machine lost power too, and sends
         nothing."""
         for port, listener in list(self._listening.items()):
@@ -230,13 +239,13 @@ class Network:
         if found:
             lost = self._random.choice(found)
             lost.lose()
-            self._world.loop.call_later(seconds, lost.reset)
+            self._loop.call_later(seconds, lost.reset)
 
     # -- for transports -----------------------------------------------------------------------------------------------
 
     @property
-    def world(self) -> World:
-        return self._world
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
 
     @property
     def random(self) -> random.Random:
@@ -254,7 +263,7 @@ class Network:
 
 class SimListeningSocket:
     def __init__(
-        self, network: Network, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int
+        self, network: Network, runtime: NetworkProcess, factory: Callable[[], asyncio.BaseProtocol], port: int
     ) -> None:
         self._network = network
         self.runtime = runtime
@@ -272,10 +281,10 @@ class SimListeningSocket:
 class SimTransport(asyncio.Transport):
     """One end of a connection."""
 
-    def __init__(self, network: Network, runtime: SimRuntime) -> None:
+    def __init__(self, network: Network, runtime: NetworkProcess) -> None:
         super().__init__()
         self._network = network
-        self._loop = network.world.loop
+        self._loop = network.loop
         self.runtime = runtime
         #: what was sent while the way was silent
         self._stuck: list[Callable[[], None]] = []

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from pykbroker_log.memory_disk import MemoryDisk
-from testkit.simulated.network import Delay, both_ways
-from testkit.simulated.world import LONGEST_HAND_OVER_SECONDS, SimRuntime, World
+from pykbroker_worlds.simulated.network import Delay, both_ways
+from pykbroker_worlds.simulated.world import LONGEST_HAND_OVER_SECONDS, SimRuntime, SimWorld
 
 PORT = 9092
 
@@ -42,7 +42,7 @@ class Two:
     """A server and a client on two machines."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.world = World(seed)
+        self.world = SimWorld(seed)
         self.network = self.world.network
         self.server = self.world.runtime("server", MemoryDisk(), "a")
         self.client = self.world.runtime("client", MemoryDisk(), "b")
@@ -258,7 +258,7 @@ def test_a_timer_runs_once_also_when_most_others_were_cancelled(two: Two) -> Non
 
 def hand_overs(seed: int, count: int) -> list[tuple[int, float]]:
     """Pass `count` numbers to the second loop of a process, one each second; return them in the order of arrival."""
-    world = World(seed)
+    world = SimWorld(seed)
     beside = world.runtime("a process", MemoryDisk()).beside()
     arrived: list[tuple[int, float]] = []
 
@@ -289,7 +289,7 @@ def test_a_hand_over_is_long_now_and_then() -> None:
 
 
 def test_a_hand_over_behind_a_long_one_waits_for_it() -> None:
-    world = World(1)
+    world = SimWorld(1)
     process = world.runtime("a process", MemoryDisk())
     beside = process.beside()
     call_there, call_back = beside.call_there, beside.call_back

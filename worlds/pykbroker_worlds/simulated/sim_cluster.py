@@ -6,14 +6,14 @@ Responsible for the members as a whole; sim_broker.py is responsible for the lif
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from pykbroker.config.load import development_profile
 from pykbroker_raft.voters import Endpoint, VoterNode, VoterSet
-from testkit.simulated.world import World
-from tests.simulation.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.world import SimWorld
 
 #: node 1 listens on 9092, its controller half on 9093, node 2 on 9102, ...
 PORTS = {number: 9082 + 10 * number for number in range(1, 10)}
@@ -80,19 +80,20 @@ def _properties(number: int, layout: Layout, quorum: Quorum) -> dict[str, str]:
     return properties
 
 
-class Cluster:
+class SimCluster:
     """The nodes by their ids; `brokers` are those with a broker half."""
 
     def __init__(
         self,
-        world: World,
+        world: SimWorld,
         count: int,
         overrides: Mapping[str, str],
         quorum: Quorum = Quorum.ALONE,
         layout: Layout | None = None,
+        make_node: Callable[[SimWorld, int, Mapping[str, str]], SimBroker] = SimBroker,
     ) -> None:
         """By default `layout` makes all of `count` nodes both, or, with one voter alone, all but that one only
-        brokers."""
+        brokers. `make_node` gets the world, the node's number and its properties."""
         self.world = world
         self.quorum = quorum
         if layout is None:
@@ -101,7 +102,7 @@ class Cluster:
         #: the machine of the clients, for a network that breaks between them and the nodes
         self.client_machine: str | None = None
         self.nodes = {
-            number: SimBroker(world, number, {**_properties(number, layout, quorum), **overrides})
+            number: make_node(world, number, {**_properties(number, layout, quorum), **overrides})
             for number in range(1, layout.count + 1)
         }
         self.brokers = {number: node for number, node in self.nodes.items() if layout.is_broker(number)}

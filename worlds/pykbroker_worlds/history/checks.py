@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.simulation.history import deliveries, isolation, offsets, ownership, writes
-from tests.simulation.history.events import History, Log, Place
+from pykbroker_worlds.history import deliveries, isolation, offsets, ownership, writes
+from pykbroker_worlds.history.events import History, Log, Place
 
 
 class Violation(AssertionError):

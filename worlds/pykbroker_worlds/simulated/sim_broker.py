@@ -1,7 +1,7 @@
 """One node of the simulated cluster, which starts, stops, pauses and dies, and starts again with what its disk kept.
 
-Responsible for its lives, for the faults of its disk, and for comparing, at every restart, its rebuilt state with the
-earlier one (T9).
+Responsible for its lives and for the faults of its disk. Tests that compare one life with the next derive a class from
+`SimBroker`, and give it to the cluster.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pykbroker.storage.format import format_directories, read_format
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.metadata_storage import format_voters
 from pykbroker_raft.voters import ReplicaKey, VoterSet
-from testkit.simulated.cluster import forgetful, recovered
-from testkit.simulated.world import SimRuntime, World
-from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of
+from pykbroker_worlds.simulated.sim_node import forgetful
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _CHANGING = frozenset(
@@ -68,7 +67,7 @@ def _gone(operation: str, path: str) -> None:
 class SimBroker:
     """A simulated node. `up` is True if it has started, and has neither stopped nor died since."""
 
-    def __init__(self, world: World, number: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, world: SimWorld, number: int, properties: Mapping[str, str]) -> None:
         self.world = world
         self.number = number
         self.config = load(dict(properties))
@@ -82,14 +81,10 @@ class SimBroker:
         self.machine = f"machine {number}"
         #: the error with which it stopped by itself, or did not start
         self.failure: BaseException | None = None
-        #: compare producers at each start, with those of the logs that it leads then
-        self.compares = True
         self._node: Node | None = None
         self._runtime: SimRuntime | None = None
         self._died: asyncio.Future[None] | None = None
         self._failing: asyncio.Task[None] | None = None
-        #: the state of each log's producers when the process died: (entries, log end)
-        self._knew: dict[tuple[str, int], tuple[dict[int, tuple[int, ...]], int]] = {}
 
     def __repr__(self) -> str:
         return f"node {self.number}"
@@ -175,8 +170,7 @@ class SimBroker:
             raise
         self.up = True
         self.world.trace.note("started", self.number, self.starts, round(self.world.loop.time(), 6))
-        if self.compares:
-            await self._compare()
+        await self.has_started()
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> bool:
         """Run something that the process itself does; return True if it lived long enough. Raises the errors of the
@@ -196,10 +190,7 @@ class SimBroker:
         """Kill the node. With EVERYTHING the process died and the page cache stays; any other value is a power loss."""
         if not self.is_alive:
             return
-        if survive is Survive.EVERYTHING and self.up and self.compares:
-            self._remember()
-        else:
-            self._knew.clear()
+        self.is_killed(survive)
         rng = self.world.random
         self.disk_faults.no_crash()
         self._die(power=survive is not Survive.EVERYTHING)
@@ -218,7 +209,7 @@ class SimBroker:
         """Shut down in a controlled way, unless it dies during that. A start that is under way ends."""
         self.up = False
         self._is_stopping = True
-        self._knew.clear()
+        self.will_stop()
         did_stop = await self._do(self.node.stop())
         self._is_stopping = False
         if did_stop:
@@ -245,18 +236,13 @@ class SimBroker:
                 self._die()
                 self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
 
-    # -- T9 -----------------------------------------------------------------------------------------------------------
+    # -- for those who watch lives ------------------------------------------------------------------------------------
 
-    def _remember(self) -> None:
-        for partition in self.led():
-            log = partition.log_if_open
-            if log is not None:
-                self._knew[partition.topic, partition.index] = producers_of(log), log.log_end_offset
+    async def has_started(self) -> None:
+        """Called at the end of a start that went well."""
 
-    async def _compare(self) -> None:
-        for partition in self.led():
-            log = await recovered(partition)
-            fresh_producers_agree(log)
-            knew = self._knew.get((partition.topic, partition.index))
-            if knew is not None and knew[1] == log.log_end_offset:
-                compare_producers(str(partition), knew[0], producers_of(log))
+    def is_killed(self, survive: Survive) -> None:
+        """Called before the process dies by `kill`."""
+
+    def will_stop(self) -> None:
+        """Called before a controlled shutdown."""

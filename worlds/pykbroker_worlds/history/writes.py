@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.simulation.history.events import OK, Batch, Ended, Fate, History, Identified, Log, Place, Produced
+from pykbroker_worlds.history.events import OK, Batch, Ended, Fate, History, Identified, Log, Place, Produced
 
 
 def written_once(logs: Mapping[Place, Log]) -> Iterator[str]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pykbroker_wire.records.control import ControlType
-from tests.simulation.history.checks import Violation, insist, of_share_groups
-from tests.simulation.history.deliveries import Excused, GroupPlace, Start, the_dead_are_lettered
-from tests.simulation.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place, ShareReset
+from pykbroker_worlds.history.checks import Violation, insist, of_share_groups
+from pykbroker_worlds.history.deliveries import Excused, GroupPlace, Start, the_dead_are_lettered
+from pykbroker_worlds.history.events import OK, Acknowledged, Batch, Delivered, History, Log, Place, ShareReset
 
 PLACE: Place = ("t", 0)
 ALL, COMMITTED = "all", "committed"

@@ -1,21 +1,21 @@
-"""Applies the faults of a plan to a cluster, each at its time, and repairs everything at the end.
+"""Applies planned faults to a cluster, each at its time, and repairs everything at the end.
 
 Responsible for choosing the node of a fault, for keeping nodes' lives apart (one that is down is not stopped), and for
-the budget of disks that may lose something (plan.py). Every fault is recorded in the story.
+the budget of disks that may lose something (`_may_die`). Every fault is recorded in the story.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from pykbroker_log.memory_disk import Survive
-from testkit.simulated.network import USUAL, Delay, Way, both_ways
-from tests.simulation.brokers import Cluster
-from tests.simulation.cluster_run.plan import Fault, Kind, Plan, Who
-from tests.simulation.sim_broker import SimBroker
+from pykbroker_worlds.faults.fault_plan import Fault, Kind, Who
+from pykbroker_worlds.simulated.network import USUAL, Delay, Way, both_ways
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
 CLIENTS = "clients"
 _USUAL_FSYNC = (0.0, 0.004)
@@ -27,8 +27,20 @@ _LEFT_BYTES = 3_000
 class Faults:
     """`run` applies the faults, `heal` ends those that are left."""
 
-    def __init__(self, plan: Plan, cluster: Cluster, data_topic: str) -> None:
-        self._plan = plan
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        cluster: SimCluster,
+        data_topic: str,
+        *,
+        seconds: float,
+        flushes: bool = False,
+    ) -> None:
+        """`faults` are in the order of their times. `data_topic` is the one whose leaders `Who.LEADER` means. `seconds`
+        is the length of `run`. With `flushes` each append is flushed before it is acknowledged."""
+        self._faults = faults
+        self._seconds = seconds
+        self._flushes = flushes
         self._cluster = cluster
         self._world = cluster.world
         self._network = cluster.world.network
@@ -46,10 +58,10 @@ class Faults:
     async def run(self, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Begin each fault at its time; `tasks` runs one concurrently with the others."""
         began = self._world.loop.time()
-        for fault in self._plan.faults:
+        for fault in self._faults:
             await asyncio.sleep(max(0.0, began + fault.at - self._world.loop.time()))
             tasks(self._do(fault))
-        await asyncio.sleep(max(0.0, began + self._plan.seconds - self._world.loop.time()))
+        await asyncio.sleep(max(0.0, began + self._seconds - self._world.loop.time()))
 
     async def heal(self, keep_dead: SimBroker | None = None) -> None:
         """End every fault. `keep_dead` stays as it is."""
@@ -260,7 +272,7 @@ class Faults:
         So while one may have lost something, no other may die; and one may lose something if all others are in every
         ISR.
         """
-        if self._plan.flushes or node.number not in self._cluster.brokers:
+        if self._flushes or node.number not in self._cluster.brokers:
             return True
         others = [other for other in self._cluster.brokers.values() if other is not node]
         if lossy:

@@ -26,8 +26,8 @@ from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.runtime.world import Beside, CallSoon
 from pykbroker_log.disk import Disk, File
-from testkit.simulated.loop import OWNER, VirtualLoop
-from testkit.simulated.network import Network
+from pykbroker_worlds.simulated.loop import OWNER, VirtualLoop
+from pykbroker_worlds.simulated.network import Network
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Trace:
         return self._hash.hexdigest()
 
 
-class World:
+class SimWorld:
     """One loop, one network, one seed."""
 
     def __init__(self, seed: int) -> None:
@@ -66,7 +66,7 @@ class World:
         self.random = random.Random(f"{seed} world")
         self.loop = VirtualLoop()
         self.trace = Trace()
-        self.network = Network(self)
+        self.network = Network(seed, self.loop)
         #: the events of the run for a person: seconds, the part, the text
         self.story: list[tuple[float, str, str]] = []
         self._runtimes: list[SimRuntime] = []
@@ -165,7 +165,7 @@ class SimRuntime:
     """The runtime of a node or a client (pykbroker.runtime.Runtime)."""
 
     def __init__(
-        self, world: World, name: str, disk: Disk, machine: str | None = None, first: SimRuntime | None = None
+        self, world: SimWorld, name: str, disk: Disk, machine: str | None = None, first: SimRuntime | None = None
     ) -> None:
         """With `first`, this is the second loop of that process."""
         self.world = world
@@ -295,7 +295,7 @@ class SimRuntime:
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
         return self.world.network.connect(self, factory, port)
 
-    # -- its life (testkit.simulated.loop.Process) ---------------------------------------------------------------------
+    # -- its life (loop.Process) --------------------------------------------------------------------------------------
 
     def hold(self, handle: asyncio.Handle) -> None:
         # Callbacks of a dead process run when all is over, because a task cannot end without them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.simulation.history.events import (
+from pykbroker_worlds.history.events import (
     OK,
     CommittedOffset,
     Ended,

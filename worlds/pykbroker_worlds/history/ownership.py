@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykbroker_wire.errors import ErrorCode
-from tests.simulation.history.events import OK, Beat, CommittedOffset, Forgot, History, Joined, Place, Synced
+from pykbroker_worlds.history.events import OK, Beat, CommittedOffset, Forgot, History, Joined, Place, Synced
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
 

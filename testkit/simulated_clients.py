@@ -1,4 +1,4 @@
-"""A node in the simulated world, clients that remember what was acknowledged, and the checks of both.
+"""Clients of one simulated node that remember what was acknowledged, and their checks.
 
 Every client event goes into the world's trace. Checks cite invariants by letter: P partitions, L logs, G groups, T
 transactions.
@@ -7,16 +7,11 @@ transactions.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
-from pykbroker.node.node import Node
-from pykbroker.replica.partition import Partition
-from pykbroker_log.memory_disk import MemoryDisk, Survive
-from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -33,72 +28,16 @@ from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from testkit.simulated.world import SimRuntime, World
+from pykbroker_worlds.simulated.sim_node import PORT
+from pykbroker_worlds.simulated.world import SimWorld
 
-PORT = 9092
 TIMEOUT_MS = 3_000
-
-
-async def recovered(partition: Partition) -> PartitionLog:
-    """Return a partition's log as soon as its node has recovered it; the node serves other partitions in the
-    meantime."""
-    done = asyncio.Event()
-    partition.when_recovered(done.set)
-    await done.wait()
-    return partition.log
-
-
-def forgetful(world: World) -> Callable[[], bool]:
-    """For one read in twenty, report that its file is no longer in memory."""
-    chance = random.Random(f"{world.seed} cold")
-    return lambda: chance.random() < 0.05
-
-
-class SimNode:
-    """One node that is started, killed, and started again with what its disk kept."""
-
-    def __init__(self, world: World, overrides: dict[str, str] | None = None) -> None:
-        self.world = world
-        self.disk = MemoryDisk(record=False, clock=world.now_ms)
-        self.disk.evict = forgetful(world)
-        self.starts = 0
-        self._overrides = overrides or {}
-        self._node: Node | None = None
-        self._runtime: SimRuntime | None = None
-
-    async def start(self) -> None:
-        self.starts += 1
-        self._runtime = self.world.runtime(f"node {self.starts}", self.disk)
-        properties = {**development_profile("/data", PORT), **self._overrides}
-        self._node = Node(load(properties), self._runtime, may_format=self.starts == 1)
-        await self._node.start()
-        self.world.trace.note("started", self.starts, round(self.world.loop.time(), 6))
-
-    @property
-    def node(self) -> Node:
-        assert self._node is not None
-        return self._node
-
-    def kill(self, survive: Survive) -> None:
-        """Kill the node. With EVERYTHING the process died and the page cache stays; any other value is a power loss."""
-        assert self._runtime is not None
-        self._runtime.kill()
-        rng = self.world.random
-        self.disk = self.disk.power_loss(survive, choose=lambda bound: rng.randrange(bound))
-        self.world.trace.note("killed", survive.name, round(self.world.loop.time(), 6))
-
-    async def stop(self) -> None:
-        await self.node.stop()
-        assert self._runtime is not None
-        self._runtime.kill()
-        self.disk = self.disk.power_loss(Survive.EVERYTHING)
-        self.world.trace.note("stopped", round(self.world.loop.time(), 6))
 
 
 class Client:
     """A connection that is made again until it works; requests are tried again until they are answered."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: SimWorld, name: str) -> None:
         self.world = world
         self.name = name
         self.topic_ids: dict[str, bytes] = {}
@@ -155,7 +94,7 @@ class Producer(Client):
     """An idempotent producer: one batch at a time, sent again until it is acknowledged. `acknowledged` is offset ->
     value."""
 
-    def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
+    def __init__(self, world: SimWorld, name: str, topic: str, partition: int) -> None:
         super().__init__(world, name)
         self.topic = topic
         self.partition = partition
@@ -216,7 +155,7 @@ class Producer(Client):
 class Consumer(Client):
     """Reads one partition from the start; `seen` is offset -> value."""
 
-    def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
+    def __init__(self, world: SimWorld, name: str, topic: str, partition: int) -> None:
         super().__init__(world, name)
         self.topic = topic
         self.partition = partition
@@ -298,7 +237,7 @@ class Committer(Client):
     """Commits rising offsets of a group that assigns its partitions itself. `committed` is the last acknowledged
     one."""
 
-    def __init__(self, world: World, name: str, topic: str) -> None:
+    def __init__(self, world: SimWorld, name: str, topic: str) -> None:
         super().__init__(world, name)
         self.topic = topic
         self.committed = -1

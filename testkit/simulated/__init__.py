@@ -1,1 +1,0 @@
-"""A network, a clock and a loop that follow from a seed."""

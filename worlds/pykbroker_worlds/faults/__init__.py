@@ -1,0 +1,1 @@
+"""Faults of a simulated cluster: as values, and carried out."""

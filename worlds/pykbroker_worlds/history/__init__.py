@@ -1,0 +1,1 @@
+"""What clients of a simulated cluster did, and what must hold of it."""
