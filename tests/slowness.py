@@ -1,4 +1,4 @@
-"""How slow this machine is at the moment, for tests that bound the CPU seconds of a piece of work.
+"""Tells how slow this machine is at the moment, for tests that bound the CPU seconds of a piece of work.
 
 CPU seconds grow too when the cores are shared with other machines: the same work took twice to three times as many from
 one hour to the next.

@@ -84,7 +84,7 @@ def test_no_module_passes_six_hundred_lines() -> None:
 
 # -- one name, one thing ----------------------------------------------------------------------------------------------
 
-#: A simulated world has what the real one has: a network, a quorum, faults. Nobody imports both by one name.
+#: A simulated world has what the real one has: a network, a quorum, faults. So its classes have the same names.
 WORLDS = "pykbroker_worlds"
 
 

@@ -105,7 +105,7 @@ class Meter:
 
 
 def is_short(turn: float, most: float) -> bool:
-    """Whether a turn of so many CPU seconds, which was just measured, takes at most `most` on a quiet machine."""
+    """Return True if a turn that just took so many CPU seconds takes at most `most` on a quiet machine."""
     return turn <= most or turn <= most * slowness()
 
 

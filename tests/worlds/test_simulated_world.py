@@ -297,7 +297,7 @@ def test_a_hand_over_behind_a_long_one_waits_for_it() -> None:
     assert call_back is not None
     assert process.second is not None
     takes = iter((2.0, 0.0))
-    process.second.hand_over_seconds = lambda: next(takes)  # type: ignore[method-assign]
+    process.second.latencies.hand_over_seconds = lambda: next(takes)  # type: ignore[method-assign]
     arrived: list[str] = []
 
     async def run() -> None:

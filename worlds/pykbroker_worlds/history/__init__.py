@@ -1,1 +1,1 @@
-"""What clients of a simulated cluster did, and what must hold of it."""
+"""Histories of what clients of a cluster did, and the judges of them."""

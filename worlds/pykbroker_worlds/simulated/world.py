@@ -1,7 +1,7 @@
 """A world for whole nodes: a virtual clock (loop.py), a network in memory (network.py), disks that lose power. The same
 seed gives the same run.
 
-Responsible for the world and its processes; cluster.py and the tests decide what happens in it.
+Responsible for the world and its processes. Clusters (sim_cluster.py) and tests decide what happens in it.
 
 A node gets a `SimRuntime`, its process. The callbacks of a paused process wait, as after a SIGSTOP. A killed node keeps
 its objects, but none of its callbacks runs, and its disk, its network and its threads are cut off.
@@ -154,15 +154,49 @@ class SimBeside:
         pass
 
 
+class _Latencies:
+    """Draws how long threads take, and messages from the other loop of the process."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        self._threads = random.Random(f"{seed} {name} threads")
+        # A separate one: a process without a long hand-over runs as if there were none.
+        self._long_hand_overs = random.Random(f"{seed} {name} long hand-overs")
+        #: when the last hand-over from the other loop arrives
+        self._last_arrival = 0.0
+
+    def of_thread(self, least: float, most: float) -> float:
+        return self._threads.uniform(least, most)
+
+    def arrival(self, now: float) -> float:
+        """Return when the next message to this loop arrives: later than the one before it, because timers of one
+        moment have no order."""
+        self._last_arrival = max(self._last_arrival + 1e-9, now + self.hand_over_seconds())
+        return self._last_arrival
+
+    def hand_over_seconds(self) -> float:
+        usual = self.of_thread(*_USUAL_HAND_OVER)
+        for one_in, seconds in _LONG_HAND_OVERS:
+            if self._long_hand_overs.random() * one_in < 1:
+                return self._long_hand_overs.uniform(*seconds)
+        return usual
+
+
 def _call_soon(runtime: SimRuntime, callback: Callable[[], None]) -> None:
-    # Later than the one before it, because timers of one moment have no order.
     loop = runtime.loop
-    runtime.called_at = max(runtime.called_at + 1e-9, loop.time() + runtime.hand_over_seconds())
-    loop.call_at(runtime.called_at, callback)
+    loop.call_at(runtime.latencies.arrival(loop.time()), callback)
 
 
 class SimRuntime:
-    """The runtime of a node or a client (pykbroker.runtime.Runtime)."""
+    """The runtime of a node or a client (pykbroker.runtime.Runtime). Faults and tests set the first three."""
+
+    #: the error of its wall clock
+    skew_ms = 0
+    #: the name of its machine; None if it has none, as usual, because a configuration contains its hosts
+    known_as: str | None = None
+    #: the time that an fsync takes, in seconds
+    fsync_seconds = (0.0, 0.004)
+    #: sockets cost nothing here
+    most_connections = UNBOUNDED
 
     def __init__(
         self, world: SimWorld, name: str, disk: Disk, machine: str | None = None, first: SimRuntime | None = None
@@ -181,24 +215,12 @@ class SimRuntime:
         self.client_clock: ClientClock = LoopClock(self.loop)
         self.disk = disk
         self.random = random.Random(f"{world.seed} {name}")
-        #: sockets cost nothing here
-        self.most_connections = UNBOUNDED
         self.alive = True
         #: alive, and not paused
         self.runs = True
         #: the time since which only this loop stands still
         self._stands_since: float | None = None
-        #: the error of its wall clock
-        self.skew_ms = 0
-        #: the name of its machine; None if it has none, as usual, because a configuration contains its hosts
-        self.known_as: str | None = None
-        #: the time that an fsync takes, in seconds
-        self.fsync_seconds = (0.0, 0.004)
-        self._latency = random.Random(f"{world.seed} {name} threads")
-        # A separate one: a process without a long hand-over runs as if there were none.
-        self._long_hand_overs = random.Random(f"{world.seed} {name} long hand-overs")
-        #: when the last hand-over from the other loop arrives
-        self.called_at = 0.0
+        self.latencies = _Latencies(world.seed, name)
         self._held: list[asyncio.Handle] = []
 
     def now_ms(self) -> int:
@@ -217,14 +239,6 @@ class SimRuntime:
     def cpu_ms(self) -> float:
         """The work of a node takes no time here."""
         return 0.0
-
-    def hand_over_seconds(self) -> float:
-        """Return the seconds that the next message to this loop takes."""
-        usual = self._latency.uniform(*_USUAL_HAND_OVER)
-        for one_in, seconds in _LONG_HAND_OVERS:
-            if self._long_hand_overs.random() * one_in < 1:
-                return self._long_hand_overs.uniform(*seconds)
-        return usual
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Simulate a thread: the call happens some time later, and its end is seen some time after that."""
@@ -247,9 +261,9 @@ class SimRuntime:
                 if not future.done():
                     outcome()
 
-            self.loop.call_later(self._latency.uniform(0, 0.001), finish)
+            self.loop.call_later(self.latencies.of_thread(0, 0.001), finish)
 
-        self.loop.call_later(self._latency.uniform(*seconds), run)
+        self.loop.call_later(self.latencies.of_thread(*seconds), run)
         return future
 
     def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
