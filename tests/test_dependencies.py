@@ -36,6 +36,8 @@ MAY_IMPORT = {
     "pykbroker.testing.kafka_test_utils": {"kafka"},
     "pykbroker.testing.pykbroker_container": {"testcontainers"},
     "pykbroker.testing.pytest_plugin": {"pytest"},
+    "pykbroker_worlds.pytest_plugin": {"pytest"},
+    "pykbroker_worlds.worker": {"_pytest", "pytest"},
 }
 #: extra or group -> where it is for
 FOLDERS = {

@@ -31,13 +31,16 @@ class Faults:
         self,
         faults: Sequence[Fault],
         cluster: SimCluster,
-        data_topic: str,
+        data_topic: str | None,
         *,
         seconds: float,
         flushes: bool = False,
+        clients: Sequence[str] = (CLIENTS,),
     ) -> None:
-        """`faults` are in the order of their times. `data_topic` is the one whose leaders `Who.LEADER` means. `seconds`
-        is the length of `run`. With `flushes` each append is flushed before it is acknowledged."""
+        """`faults` are in the order of their times. `data_topic` is the one whose leaders `Who.LEADER` means, None for
+        all topics that are not internal. `seconds` is the length of `run`. With `flushes` each append is flushed before
+        it is acknowledged. `clients`: the machines of clients."""
+        self._clients = list(clients)
         self._faults = faults
         self._seconds = seconds
         self._flushes = flushes
@@ -116,16 +119,19 @@ class Faults:
             wanted = [
                 node
                 for node in candidates
-                if any((partition.topic == self._data_topic) == is_data for partition in node.led())
+                if any(self._is_data(partition.topic) == is_data for partition in node.led())
             ]
         return rng.choice(wanted or candidates)
+
+    def _is_data(self, topic: str) -> bool:
+        return topic == self._data_topic if self._data_topic is not None else not topic.startswith("__")
 
     def _machines(self) -> list[str]:
         return [node.machine for node in self._cluster.nodes.values()]
 
     def _others(self, node: SimBroker, *, clients: bool) -> list[str]:
         others = [machine for machine in self._machines() if machine != node.machine]
-        return [*others, CLIENTS] if clients else others
+        return [*others, *self._clients] if clients else others
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -321,7 +327,7 @@ class Faults:
                     return both_ways(rest[:middle], rest[middle:]), f"{rest[:middle]} | {bridge} | {rest[middle:]}"
                 return both_ways(machines[:middle], machines[middle:]), f"{machines[:middle]} | {machines[middle:]}"
             case Kind.NO_CLIENTS:
-                return both_ways([node.machine], [CLIENTS]), "clients do not reach it"
+                return both_ways([node.machine], self._clients), "clients do not reach it"
             case _:
                 return both_ways([node.machine], others), "is isolated" + (" from clients, too" if clients else "")
 

@@ -13,22 +13,64 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import itertools
 import selectors
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 
+class NotSimulated(RuntimeError):
+    """A call that would leave the world: a real socket, a subprocess, TLS."""
+
+
 class Process(Protocol):
-    """The owner of callbacks."""
+    """The owner of callbacks, and what the loop gives to code that knows the loop alone, such as stock clients."""
 
     runs: bool
 
     def hold(self, handle: asyncio.Handle) -> None:
         """Keep a callback of a process that does not run."""
 
+    def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
+        """Connect through the network of the world."""
+        ...
+
+    def run_blocking(self, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
+        """Call it in a simulated thread."""
+        ...
+
 
 OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("OWNER", default=None)
+
+
+def _present_process() -> Process:
+    owner = OWNER.get()
+    if owner is None:
+        raise NotSimulated("only a process of the world connects or has threads")
+    return owner
+
+
+class _NumberedFuture(asyncio.Future[Any]):
+    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        super().__init__(loop=loop)
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    def __init__(self, coro: Any, loop: asyncio.AbstractEventLoop, number: int, **others: Any) -> None:
+        # A task is added to a set of all tasks by its constructor.
+        self._number = number
+        super().__init__(coro, loop=loop, **others)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class _NoSelector(selectors.BaseSelector):
@@ -65,11 +107,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _timer_cancelled_count: int
     _stopping: bool
 
-    def __init__(self) -> None:
+    def __init__(self, tick_seconds: float = 0.0, *, numbered: bool = False) -> None:
+        """`tick_seconds`: the time that each callback takes. With 0 time moves only when nothing is left to do. Clients
+        that compute deadlines with floats and wait for `deadline - now` need more than that. `numbered`: the hash of a
+        future or a task is its number, so that sets of them have the same order in each process."""
         self._now = 0.0
+        self._tick_seconds = tick_seconds
+        self._numbers = itertools.count() if numbered else None
         super().__init__(_NoSelector())
+        if self._numbers is not None:
+            self.set_task_factory(self._numbered_task)
         #: called after each callback that ran; an exception of one ends the run
         self.after_event: list[Callable[[], None]] = []
+        #: called before code that knows the loop alone connects; what it raises is the result
+        self.before_connect: Callable[[], None] = lambda: None
+        #: how many callbacks have run
+        self.callbacks = 0
         #: the owner of the callback that ran last
         self.owner: Process | None = None
         #: the run is over: remaining callbacks of every process are ended
@@ -77,6 +130,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self) if self._numbers is None else _NumberedFuture(self, next(self._numbers))
+
+    def _numbered_task(self, loop: Any, coro: Any, **others: Any) -> asyncio.Task[Any]:
+        assert self._numbers is not None
+        return _NumberedTask(coro, loop, next(self._numbers), **others)
 
     def _run_once(self) -> None:
         """Run one turn of BaseEventLoop, without a selector."""
@@ -100,9 +160,42 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 owner.hold(handle)
                 continue
             handle._run()
+            self.callbacks += 1
+            self._now += self._tick_seconds
             self.owner = owner
             for hook in hooks:
                 hook()
+
+    # -- the network and the threads of the present process, for code that knows the loop alone ----------------------
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **others: Any) -> Any:
+        """Connect the present process to a port of the world, whatever the host. Raises NotSimulated with `ssl`."""
+        if others.get("ssl") or others.get("sock") is not None:
+            raise NotSimulated("no TLS and no socket of one's own inside a world")
+        self.before_connect()
+        return await _present_process().connect(protocol_factory, host, port)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        return _present_process().run_blocking(func, *args)
+
+    async def getaddrinfo(self, host: Any, port: Any, **others: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+
+    async def create_server(self, *args: Any, **others: Any) -> Any:
+        raise NotSimulated("only brokers listen inside a world")
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        raise NotSimulated(f"a real socket would leave the world, to {address!r}")
+
+    async def create_datagram_endpoint(self, *args: Any, **others: Any) -> Any:
+        raise NotSimulated("no datagrams inside a world")
+
+    async def subprocess_exec(self, *args: Any, **others: Any) -> Any:
+        raise NotSimulated("no subprocess inside a world")
+
+    subprocess_shell = subprocess_exec
+
+    # -- its turns ----------------------------------------------------------------------------------------------------
 
     def _forget_cancelled(self) -> None:
         scheduled: Any = self._scheduled

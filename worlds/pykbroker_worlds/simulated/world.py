@@ -61,10 +61,11 @@ class Trace:
 class SimWorld:
     """One loop, one network, one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tick_seconds: float = 0.0, *, numbered: bool = False) -> None:
+        """`tick_seconds` and `numbered`: as those of `VirtualLoop`."""
         self.seed = seed
         self.random = random.Random(f"{seed} world")
-        self.loop = VirtualLoop()
+        self.loop = VirtualLoop(tick_seconds, numbered=numbered)
         self.trace = Trace()
         self.network = Network(seed, self.loop)
         #: the events of the run for a person: seconds, the part, the text
@@ -82,8 +83,9 @@ class SimWorld:
         self.story.append((now, part, text))
         self.trace.note(round(now, 6), part, text)
 
-    def end(self) -> None:
-        """End the run: end the tasks of all processes, and close the loop."""
+    def end(self, most_seconds: float | None = None) -> None:
+        """End the run: end the tasks of all processes, and close the loop. Tasks that do not end within `most_seconds`
+        of virtual time are left where they wait. Without it there is no such limit."""
 
         async def finish() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -91,7 +93,10 @@ class SimWorld:
                 task.cancel()
             for runtime in self._runtimes:
                 runtime.release()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            _, left = await asyncio.wait(tasks, timeout=most_seconds) if tasks else (set(), set())
+            for task in left:
+                # asyncio would complain of a task that is not done when it is collected.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
 
         self.after_event.clear()
         self.loop.is_over = True

@@ -1,0 +1,186 @@
+"""The mark `kafka_world` as users have it: pytest in a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import asyncio, datetime, time
+from time import time as taken_by_name
+import pytest
+"""
+SEEDS = (
+    HEAD
+    + """
+@pytest.mark.kafka_world(seeds=6)
+async def test_fails_from_3(kafka_world, capsys):
+    await kafka_world.sleep("1 min")
+    print("this is seed", kafka_world.seed)
+    kafka_world.did("it", kafka_world.seed)
+    assert kafka_world.seed < 3
+
+def test_without_a_world():
+    assert abs(time.time() - taken_by_name()) < 10
+"""
+)
+
+
+def run(folder: Path, module: str, *arguments: str, **environment: str) -> str:
+    """Return what pytest printed about this module."""
+    (folder / "test_it.py").write_text(module)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_it.py", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_first_seed_that_fails_is_the_failure(tmp_path: Path) -> None:
+    said = run(tmp_path, SEEDS)
+    assert "1 failed, 1 passed" in said, said
+    assert "this is seed 3" in said
+    assert "this is seed 4" not in said
+    (trace,) = re.findall(r"seed 3 of 6, trace (\w+), with pykbroker \S+, aiokafka \S+", said)
+    assert "again: pytest 'test_it.py::test_fails_from_3' --kafka-seed 3" in said
+    # The same seed alone, from another folder with another environment, and with other tests left out.
+    other = tmp_path / "another" / "folder"
+    other.mkdir(parents=True)
+    alone = run(other, SEEDS, "--kafka-seed", "3", "-k", "fails", SIZE="x" * 5_000)
+    assert f"seed 3 of 1, trace {trace}," in alone, alone
+    assert "1 passed" in run(tmp_path, SEEDS, "--kafka-seed", "2", "-k", "fails")
+
+
+def test_each_seed_has_its_own_fixtures_and_time_follows_names(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        HEAD
+        + """
+made = []
+
+@pytest.fixture(scope="module")
+def shared():
+    made.append(1)
+    yield made
+    made.append(2)
+
+@pytest.mark.kafka_world(seeds=3, limit="11 min")
+async def test_it(kafka_world, shared, tmp_path, monkeypatch):
+    assert shared == [1]
+    (tmp_path / "file").touch(exist_ok=False)
+    before = taken_by_name()
+    await asyncio.sleep(600)
+    assert 600 <= taken_by_name() - before < 601
+    assert datetime.datetime.now(datetime.timezone.utc).year == 2026
+
+@pytest.mark.kafka_world(seeds=2)
+def test_plain(kafka_world):
+    async def scenario():
+        await kafka_world.sleep("1 s")
+        return kafka_world.seed
+    assert kafka_world.run(scenario) == kafka_world.seed
+
+class TestClass:
+    @pytest.mark.parametrize("number", [1, 2])
+    @pytest.mark.kafka_world(seeds=1, config={"num.partitions": "4"})
+    async def test_method(self, kafka_world, number):
+        await kafka_world.sleep(1_000)
+""",
+    )
+    assert "4 passed" in said, said
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_it_stands_beside_pytest_asyncio(tmp_path: Path, mode: str) -> None:
+    said = run(
+        tmp_path,
+        HEAD
+        + """
+@pytest.mark.kafka_world(seeds=2)
+async def test_world(kafka_world):
+    before = time.monotonic()
+    await asyncio.sleep(60)
+    assert time.monotonic() - before >= 60
+
+@pytest.mark.asyncio
+async def test_real():
+    before = time.monotonic()
+    await asyncio.sleep(0)
+    assert time.monotonic() - before < 60
+""",
+        "-o",
+        f"asyncio_mode={mode}",
+    )
+    assert "2 passed" in said, said
+
+
+def test_what_a_world_cannot_have_is_refused_by_name(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        HEAD
+        + """
+import pytest_asyncio
+
+@pytest_asyncio.fixture
+async def connected():
+    yield 1
+
+@pytest.mark.kafka_world(seeds=1)
+async def test_fixture(kafka_world, connected):
+    pass
+
+@pytest.mark.kafka_world(seed=1)
+async def test_argument(kafka_world):
+    pass
+
+def test_no_mark(kafka_world):
+    pass
+
+@pytest.mark.kafka_world(seeds=2)
+async def test_dies(kafka_world):
+    import os
+    os._exit(7)
+""",
+    )
+    assert "asynchronous fixtures do not run in a world, make them in the test: ['connected']" in said, said
+    assert "unexpected keyword argument 'seed'" in said
+    assert "the fixture kafka_world is for tests with @pytest.mark.kafka_world" in said
+    assert "the process of the world ended with status 7" in said
+    assert "3 failed, 1 error" in said
+
+
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "worlds/README.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "kafka_world" in block)
+    assert "seeds=50" in example
+    said = run(tmp_path, example.replace("seeds=50", "seeds=2"))
+    assert "1 passed" in said, said
+
+
+def test_a_module_that_cannot_be_imported_is_an_error_of_pytest(tmp_path: Path) -> None:
+    said = run(tmp_path, HEAD + "import does_not_exist\n")
+    assert "No module named 'does_not_exist'" in said
+
+
+def test_a_session_without_a_world_imports_nothing_of_the_broker(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+import sys
+
+def test_it():
+    assert "pykbroker_worlds.pytest_plugin" in sys.modules
+    assert not {"pykbroker.node.node", "pykbroker_worlds.world"} & sys.modules.keys()
+""",
+    )
+    assert "1 passed" in said, said

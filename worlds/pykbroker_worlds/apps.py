@@ -1,0 +1,110 @@
+"""An application of the user as a process of the world: it starts, pauses, dies, and starts again.
+
+Responsible for its lives. Not responsible for what it does, which is the user's coroutine, nor for what survives it
+(store.py and the brokers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
+
+#: What an application runs: called once in each life.
+Main = Callable[[], Coroutine[Any, Any, object]]
+
+
+class AppFailed(AssertionError):
+    """An application of the world raised an exception, which is the cause of this one."""
+
+
+class App:
+    """A process of the user's code. It has a network of its own, and time, chance and threads of the world.
+
+    A killed application runs nothing more: no `except` and no `finally`. What it holds in variables of modules
+    survives, because all applications of a world share one interpreter.
+    """
+
+    def __init__(self, world: SimWorld, name: str, main: Main, *, may_fail: bool = False) -> None:
+        """`name` is also the machine on which it runs. With `may_fail` an exception of `main` ends this process alone,
+        and not the scenario."""
+        self.name = name
+        #: how often it has been started
+        self.lives = 0
+        #: what `main` raised in the present life, or in the last one
+        self.error: BaseException | None = None
+        self._world = world
+        self._main = main
+        self._may_fail = may_fail
+        self._runtime: SimRuntime | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    def __repr__(self) -> str:
+        return f"app {self.name}"
+
+    @property
+    def machine(self) -> str:
+        return self.name
+
+    @property
+    def is_alive(self) -> bool:
+        """True from its start until `main` has ended or it was killed, also while it is paused."""
+        return self._runtime is not None and self._runtime.alive and self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin a life. Raises RuntimeError if it is alive."""
+        if self.is_alive:
+            raise RuntimeError(f"{self!r} runs already")
+        self.lives += 1
+        self.error = None
+        self._runtime = self._world.runtime(f"{self.name} life {self.lives}", MemoryDisk(record=False), self.machine)
+        self._world.tell(self.name, "starts" if self.lives == 1 else f"starts again, life {self.lives}")
+        # The coroutine is made in the process too: code before its first `await` belongs to it.
+        self._task = self._runtime.loop.create_task(self._live(self.lives))
+
+    async def _live(self, life: int) -> object:
+        try:
+            return await self._main()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever the application raises is its end
+            if life == self.lives and not self._world.loop.is_over:
+                self.error = error
+                self._world.tell(self.name, f"ends with {type(error).__name__}: {error}")
+            return None
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: it runs nothing more, its connections are reset. Nothing happens if it is dead."""
+        if self.is_alive:
+            assert self._runtime is not None
+            self._world.tell(self.name, "is killed")
+            self._runtime.kill()
+
+    def restart(self) -> None:
+        """Kill it if it is alive, and start it again."""
+        self.kill()
+        self.start()
+
+    def pause(self) -> None:
+        """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. What is sent to it is
+        kept."""
+        if self.is_alive:
+            assert self._runtime is not None
+            self._world.tell(self.name, "is paused")
+            self._runtime.pause()
+
+    def resume(self) -> None:
+        """Let a paused application go on: first with all that became due in the meantime."""
+        if self._runtime is not None and self._runtime.alive:
+            self._world.tell(self.name, "goes on")
+            self._runtime.resume()
+
+    def check(self) -> None:
+        """Raises AppFailed if `main` raised an exception in the present life, unless it may fail."""
+        if self.error is not None and not isinstance(self.error, Exception):
+            raise self.error
+        if self.error is not None and not self._may_fail:
+            raise AppFailed(f"{self!r}: {type(self.error).__name__}: {self.error}") from self.error

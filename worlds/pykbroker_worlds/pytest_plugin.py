@@ -1,0 +1,213 @@
+"""pytest: `@pytest.mark.kafka_world(seeds=100, brokers=3)` and the fixture `kafka_world`, a `World`.
+
+A marked test is run once for each seed, each time in a fork of a worker process (worker.py) that has imported the test
+module and has run nothing. The test may be a coroutine: it is then a process of the world. The first seed that fails is
+the failure of the test, and `--kafka-seed N` runs that seed alone.
+
+Nothing of pykbroker is imported until a marked test runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from pykbroker_worlds.worker import Answer, Worker
+    from pykbroker_worlds.world import World
+
+_SEED: Final = "--kafka-seed"
+_WORKER: Final = pytest.StashKey["tuple[str, Worker]"]()
+#: Packages whose version is a part of what a seed means.
+_VERSIONED: Final = ("pykbroker", "aiokafka", "faststream")
+
+
+class _Playing:
+    """The world of this process, which is a fork of a worker."""
+
+    seed: int | None = None
+    world: World | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--kafka-seed`."""
+    parser.getgroup("pykbroker worlds").addoption(
+        _SEED,
+        type=int,
+        metavar="N",
+        help="run the tests with the mark kafka_world with this seed alone",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        'kafka_world(seeds=100, brokers=1, config=None, limit="1 h"): run the test on virtual time, once for each '
+        "seed; the fixture kafka_world is its world",
+    )
+
+
+@pytest.fixture
+def kafka_world(request: pytest.FixtureRequest) -> World:
+    """The world of this seed, for a test with the mark `kafka_world`."""
+    from pykbroker_worlds.world import World
+
+    marker = request.node.get_closest_marker("kafka_world")
+    if marker is None or _Playing.seed is None:
+        raise pytest.UsageError("the fixture kafka_world is for tests with @pytest.mark.kafka_world")
+    mark = _Mark(**marker.kwargs)
+    _Playing.world = World(_Playing.seed, mark.brokers, mark.config)
+    return _Playing.world
+
+
+class _Mark(NamedTuple):
+    """The arguments of the mark. `limit`: the virtual time that a test which is a coroutine may take."""
+
+    seeds: int = 100
+    brokers: int = 1
+    config: dict[str, str] | None = None
+    limit: str | float = "1 h"
+
+
+# -- in a fork of a worker --------------------------------------------------------------------------------------------
+
+
+def begin_world(item: pytest.Item, seed: int) -> None:
+    """Let `item` be run in a world of this seed. Refuses asynchronous fixtures: they would run on another loop."""
+    assert isinstance(item, pytest.Function)
+    _Playing.seed = seed
+    fixtures = item._fixtureinfo.name2fixturedefs
+    asynchronous = sorted(
+        name
+        for name in fixtures
+        for found in fixtures[name][-1:]
+        if inspect.iscoroutinefunction(found.func) or inspect.isasyncgenfunction(found.func)
+    )
+
+    def run_test() -> None:
+        if asynchronous:
+            pytest.fail(f"asynchronous fixtures do not run in a world, make them in the test: {asynchronous}", False)
+        arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+        function = item.obj
+        if inspect.iscoroutinefunction(function):
+            assert _Playing.world is not None, "the test does not use the fixture kafka_world"
+            marker = item.get_closest_marker("kafka_world")
+            assert marker is not None
+            _Playing.world.run(lambda: function(**arguments), limit=_Mark(**marker.kwargs).limit)
+        else:
+            function(**arguments)
+
+    # Plugins for asyncio replace this method in a class of theirs.
+    item.runtest = run_test  # type: ignore[method-assign]
+
+
+def end_world(item: pytest.Item) -> World | None:
+    return _Playing.world
+
+
+# -- in pytest's own process ------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    marker = item.get_closest_marker("kafka_world")
+    if marker is None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _reports(item, marker):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    # Fixtures of larger scopes end as they would after a test of this process.
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    found = session.config.stash.get(_WORKER, None)
+    if found is not None:
+        found[1].close()
+
+
+def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
+    """Run the test's worlds; return the reports of the first seed that failed, else those of the last one."""
+    from pykbroker_worlds.worker import Request
+
+    try:
+        seeds = _Mark(**marker.kwargs).seeds
+    except TypeError as error:
+        return [_failed(item, f"@pytest.mark.kafka_world: {error}")]
+    only = item.config.getoption(_SEED)
+    wanted = [only] if only is not None else list(range(seeds))
+    jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
+    try:
+        answers = sorted(_worker(item).ask(Request(item.nodeid, wanted, jobs)), key=lambda answer: answer.seed)
+    except RuntimeError as error:
+        del item.config.stash[_WORKER]
+        return [_failed(item, str(error))]
+    for answer in answers:
+        if answer.error:
+            return [_failed(item, answer.error)]
+    chosen = next((answer for answer in answers if _has_failed(answer)), answers[-1])
+    reports = [
+        item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
+    ]
+    for report in reports:
+        if report.when == "call":
+            report.duration = sum(one["duration"] for answer in answers for one in answer.reports)
+            report.sections.append(("kafka world", _told(item, chosen, len(wanted))))
+    return reports
+
+
+def _has_failed(answer: Answer) -> bool:
+    return any(report["outcome"] == "failed" for report in answer.reports)
+
+
+def _told(item: pytest.Item, answer: Answer, seeds: int) -> str:
+    """Return what a person needs to see the same run again."""
+    return "\n".join(
+        [
+            f"seed {answer.seed} of {seeds}, trace {answer.digest[:16]}, with {', '.join(_versions())}",
+            f"again: pytest '{item.nodeid}' {_SEED} {answer.seed}",
+        ]
+    )
+
+
+def _versions() -> Iterator[str]:
+    for package in _VERSIONED:
+        try:
+            yield f"{package} {version(package)}"
+        except PackageNotFoundError:
+            continue
+
+
+def _failed(item: pytest.Item, text: str) -> pytest.TestReport:
+    return pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+
+
+def _worker(item: pytest.Item) -> Worker:
+    """Return the worker for the module of `item`: the last one, if it is of the same module."""
+    from pykbroker_worlds.worker import Worker
+
+    config, path = item.config, str(item.path)
+    found = config.stash.get(_WORKER, None)
+    if found is not None and found[0] == path:
+        return found[1]
+    if found is not None:
+        found[1].close()
+    arguments = [path, f"--rootdir={config.rootpath}", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=sys"]
+    if config.inipath is not None:
+        arguments += ["-c", str(config.inipath)]
+    for override in config.getoption("override_ini") or []:
+        arguments += ["-o", override]
+    for plugin in config.getoption("plugins") or []:
+        if not plugin.startswith(("no:", "xdist")):
+            arguments += ["-p", plugin]
+    made = Worker(arguments, str(config.invocation_params.dir))
+    config.stash[_WORKER] = path, made
+    return made

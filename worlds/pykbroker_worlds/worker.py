@@ -1,0 +1,230 @@
+"""`python -m pykbroker_worlds.worker`: a pytest session that runs worlds, each of them in a fork of this process.
+
+Time and chance are replaced here before pytest imports the test module, its application and its client. The session
+runs no test by itself. It reads requests from the plugin (pytest_plugin.py), one line of JSON each, and answers one
+line for each world.
+
+Responsible for the forks and for what they report. Not responsible for what a test is, nor for the order of seeds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TextIO
+
+#: The file descriptors of a worker for requests and answers, as "3,4".
+DESCRIPTORS: Final = "PYKBROKER_WORLDS_DESCRIPTORS"
+#: Linux's ADDR_NO_RANDOMIZE. `hash(None)` is an address on CPython 3.11.
+_NO_RANDOM_ADDRESSES: Final = 0x0040000
+ENVIRONMENT: Final = {
+    "PYTHONHASHSEED": "0",
+    # Its compiled records read the clock of the operating system.
+    "AIOKAFKA_NO_EXTENSIONS": "1",
+}
+
+
+class Request(NamedTuple):
+    """Run this test with these seeds, in order, and no more than `jobs` at a time; stop after the first that fails."""
+
+    nodeid: str
+    seeds: list[int]
+    jobs: int
+
+
+class Answer(NamedTuple):
+    """What came of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON."""
+
+    seed: int
+    reports: list[dict[str, Any]]
+    digest: str
+    error: str
+
+
+def steady_addresses() -> bool:
+    """Ask the kernel not to randomise the addresses of what this process executes next; return False if it refuses."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        current = libc.personality(0xFFFFFFFF)
+        return bool(current >= 0 and libc.personality(current | _NO_RANDOM_ADDRESSES) >= 0)
+    except (OSError, AttributeError):
+        return False
+
+
+class Worker:
+    """A worker process, as the plugin sees it."""
+
+    def __init__(self, arguments: Sequence[str], directory: str) -> None:
+        """`arguments`: those of pytest. Raises OSError if there is no such process."""
+        read_requests, write_requests = os.pipe()
+        read_answers, write_answers = os.pipe()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
+        environment = {**os.environ, **ENVIRONMENT, DESCRIPTORS: f"{read_requests},{write_answers}"}
+        # Of xdist's worker, which this one is not.
+        for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
+            environment.pop(name, None)
+        self._process = subprocess.Popen(  # noqa: S603  # this interpreter
+            [sys.executable, "-m", "pykbroker_worlds.worker", *arguments],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
+            pass_fds=(read_requests, write_answers),
+        )
+        os.close(read_requests)
+        os.close(write_answers)
+        self._requests = os.fdopen(write_requests, "w", encoding="utf-8")
+        self._answers = os.fdopen(read_answers, encoding="utf-8")
+
+    def ask(self, request: Request) -> Iterator[Answer]:
+        """Yield the answers as they come. Raises RuntimeError if the process has ended."""
+        try:
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        for line in self._answers:
+            answer = Answer(*json.loads(line))
+            if answer.seed == -1 and not answer.error:
+                return
+            yield answer
+        raise self._ended()
+
+    def _ended(self) -> RuntimeError:
+        code = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read()
+        return RuntimeError(f"the worker of worlds ended with {code}:\n{said.decode(errors='replace')}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._requests.close()
+        self._answers.close()
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+
+class Forks:
+    """The plugin of the worker's own session: it takes requests instead of running tests."""
+
+    def __init__(self, requests: TextIO, answers: TextIO) -> None:
+        self._requests = requests
+        self._answers = answers
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        for line in self._requests:
+            request = Request(*json.loads(line))
+            item = items.get(request.nodeid)
+            if item is None:
+                self._answer(Answer(-1, [], "", f"the worker did not find {request.nodeid} among {sorted(items)}"))
+            else:
+                self._run(item, request)
+            self._answer(Answer(-1, [], "", ""))
+        return True
+
+    def _answer(self, answer: Answer) -> None:
+        self._answers.write(json.dumps(answer) + "\n")
+        self._answers.flush()
+
+    def _run(self, item: Any, request: Request) -> None:
+        waiting, running = deque(request.seeds), 0
+        selector = selectors.DefaultSelector()
+        is_over = False
+        while running or (waiting and not is_over):
+            while waiting and running < request.jobs and not is_over:
+                seed = waiting.popleft()
+                pid, descriptor = _fork(partial(_play, item, seed))
+                selector.register(descriptor, selectors.EVENT_READ, (seed, pid, bytearray()))
+                running += 1
+            for key, _ in selector.select():
+                seed, pid, received = key.data
+                piece = os.read(key.fd, 1 << 16)
+                received += piece
+                if piece:
+                    continue
+                selector.unregister(key.fd)
+                os.close(key.fd)
+                _, status = os.waitpid(pid, 0)
+                running -= 1
+                answer = _read(seed, bytes(received), status)
+                is_over = is_over or bool(answer.error) or any(one["outcome"] == "failed" for one in answer.reports)
+                self._answer(answer)
+
+
+def _read(seed: int, received: bytes, status: int) -> Answer:
+    if received:
+        return Answer(*json.loads(received))
+    return Answer(seed, [], "", f"the process of the world ended with status {os.waitstatus_to_exitcode(status)}")
+
+
+def _fork(work: Any) -> tuple[int, int]:
+    """Return the process id of a fork that does `work()`, and a descriptor to read its answer from."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write)
+        return pid, read
+    try:
+        os.close(read)
+        try:
+            answer: Answer = work()
+        except BaseException:  # noqa: BLE001  # the answer is all that leaves this process
+            answer = Answer(-2, [], "", traceback.format_exc())
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(json.dumps(answer).encode())
+        _keep_coverage()
+    finally:
+        os._exit(0)
+
+
+def _keep_coverage() -> None:
+    """Keep what coverage.py has measured in this fork: it would do so at an exit that does not come."""
+    coverage = sys.modules.get("coverage")
+    current = None if coverage is None else coverage.Coverage.current()
+    if current is not None:
+        current.stop()
+        current.save()
+
+
+def _play(item: Any, seed: int) -> Answer:
+    """Run the test in this process, which is a fork."""
+    from _pytest.runner import runtestprotocol  # the plugin imports this module without pytest's session
+
+    from pykbroker_worlds import pytest_plugin
+
+    pytest_plugin.begin_world(item, seed)
+    reports = runtestprotocol(item, log=False)
+    world = pytest_plugin.end_world(item)
+    found = [item.config.hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
+    return Answer(seed, found, "" if world is None else world.digest, "")
+
+
+def main() -> int:
+    from pykbroker_worlds import replacements  # before everything else that is imported
+
+    replacements.install()
+    requests, answers = map(int, os.environ.pop(DESCRIPTORS).split(","))
+    import pytest
+
+    with os.fdopen(requests, encoding="utf-8") as asked, os.fdopen(answers, "w", encoding="utf-8") as told:
+        return pytest.main(sys.argv[1:], plugins=[Forks(asked, told)])
+
+
+if __name__ == "__main__":
+    # Once: after the second start the addresses are steady, or cannot be.
+    if "PYKBROKER_WORLDS_STEADY" not in os.environ:
+        os.environ["PYKBROKER_WORLDS_STEADY"] = "yes" if steady_addresses() else "no"
+        os.execv(sys.executable, [sys.executable, "-m", "pykbroker_worlds.worker", *sys.argv[1:]])  # noqa: S606
+    sys.exit(main())

@@ -1,0 +1,334 @@
+"""`World`: a cluster of pykbroker, the user's applications and everything that may happen to them, from one seed.
+
+Responsible for what a person's test holds: applications, brokers and their faults, the store, effects, and the end of a
+run. Not responsible for how a world works (simulated/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeVar
+
+from pykbroker.testing.clock import duration_ms
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_worlds import replacements
+from pykbroker_worlds.apps import App, Main
+from pykbroker_worlds.faults.fault_plan import draw_faults
+from pykbroker_worlds.faults.faults import Faults
+from pykbroker_worlds.simulated.loop import OWNER
+from pykbroker_worlds.simulated.network import both_ways
+from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_cluster import PORTS, Quorum, SimCluster
+from pykbroker_worlds.simulated.world import EPOCH_MS, SimRuntime, SimWorld
+from pykbroker_worlds.store import Store
+
+T = TypeVar("T")
+#: A callback of a client takes some time. Deadlines that it computes with floats come to pass.
+_TICK_SECONDS = 1e-6
+#: Real seconds of one callback, after which the world names it instead of waiting for its end.
+STUCK_SECONDS = 2.0
+#: Virtual seconds for the `finally` of applications, after the end.
+_LAST_SECONDS = 60.0
+_LARGE_BYTES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something that an application did: `seconds` since the world began, its name, and what `did` was given."""
+
+    seconds: float
+    app: str
+    what: str
+    key: Any
+
+
+class Stuck(BaseException):
+    """A callback did not end: it spins, blocks the loop, or waits for a thread. It is no `Exception`, so that the code
+    that is stuck does not catch it."""
+
+
+class World:
+    """A world of one seed. `run` plays a scenario in it, once."""
+
+    def __init__(self, seed: int, brokers: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """`brokers`: nodes that are broker and controller, up to 9. `config`: properties of each of them, Apache
+        Kafka's keys. Topics have up to three replicas, two of which must be in sync."""
+        if not 1 <= brokers <= len(PORTS):
+            raise ValueError(f"a world has 1 to {len(PORTS)} brokers, not {brokers!r}")
+        self.seed = seed
+        self.simulated = SimWorld(seed, _TICK_SECONDS, numbered=True)
+        self.simulated.loop.before_connect = replacements.refuse_compiled_clients
+        replicas = min(3, brokers)
+        self._cluster = SimCluster(self.simulated, brokers, {**_replicated(replicas), **(config or {})}, Quorum.STATIC)
+        self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over)
+        #: everything that applications told by `did`, in order
+        self.effects: list[Effect] = []
+        self._apps: dict[str, App] = {}
+        self._bytes = random.Random(f"{seed} bytes")
+        self._silenced: list[tuple[str, str]] = []
+
+    # -- time and chance (replacements.WorldTime) --------------------------------------------------------------------
+
+    def seconds(self) -> float:
+        """Return virtual seconds since the world began."""
+        return self.simulated.loop.time()
+
+    def epoch_seconds(self) -> float:
+        owner = OWNER.get()
+        skew_ms = owner.skew_ms if isinstance(owner, SimRuntime) else 0
+        return (EPOCH_MS + skew_ms) / 1000 + self.seconds()
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._bytes.randbytes(count)
+
+    # -- a run --------------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"localhost:{PORTS[number]}" for number in self._cluster.nodes)
+
+    @property
+    def digest(self) -> str:
+        """The hash of what happened so far: equal for two runs of one seed."""
+        return self.simulated.trace.digest()
+
+    @property
+    def story(self) -> list[str]:
+        """What happened to brokers and applications, a line each: virtual seconds, the part, the text."""
+        return [f"{seconds:10.3f}  {part:12}  {text}" for seconds, part, text in self.simulated.story]
+
+    def run(self, scenario: Callable[[], Coroutine[Any, Any, T]], *, limit: str | float = "1 h") -> T:
+        """Start the cluster, play the scenario, end the world, and return what the scenario returned.
+
+        The scenario is a process of the world too, so it may use a client itself. Raises what the scenario raises,
+        AppFailed if an application failed, TimeoutError after `limit` of virtual time, and Stuck if a callback does not
+        end.
+        """
+        loop = self.simulated.loop
+        chance = random.getstate()
+        random.seed(f"{self.seed} random")
+        process = self.simulated.runtime("test", MemoryDisk(record=False))
+
+        async def play() -> T:
+            await self._cluster.start()
+            await self._cluster.become_whole()
+            task: asyncio.Task[T] = process.loop.create_task(scenario())
+            done, _ = await asyncio.wait({task}, timeout=duration_ms(limit) / 1000)
+            if not done:
+                raise TimeoutError(f"the scenario did not end within {limit} of virtual time")
+            found = task.result()
+            self._check_apps()
+            return found
+
+        try:
+            with replacements.present(self), self._watched():
+                try:
+                    return loop.run_until_complete(play())
+                except BaseException as error:
+                    error.add_note("\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]]))
+                    raise
+                finally:
+                    self.simulated.end(_LAST_SECONDS)
+        finally:
+            random.setstate(chance)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Raise Stuck in a callback that does not end. Only the main thread has signals."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = self.simulated.loop
+        seen, looks = -1, 0
+
+        def look(number: int, frame: FrameType | None) -> None:
+            nonlocal seen, looks
+            looks += 1
+            if limit and looks * STUCK_SECONDS / 2 >= limit and callable(handler):
+                handler(number, frame)
+            if loop.callbacks == seen and not loop.is_over:
+                owner = OWNER.get()
+                name = owner.name if isinstance(owner, SimRuntime) else "the world"
+                where = "".join(traceback.format_stack(frame)[-3:])
+                raise Stuck(f"a callback of {name} has not ended for {STUCK_SECONDS / 2:g} s of real time:\n{where}")
+            seen = loop.callbacks
+
+        handler = signal.signal(signal.SIGALRM, look)
+        # A limit of the test itself, such as that of pytest-timeout, uses the same timer.
+        limit, _ = signal.setitimer(signal.ITIMER_REAL, STUCK_SECONDS / 2, STUCK_SECONDS / 2)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, max(limit - looks * STUCK_SECONDS / 2, 0.01) if limit else 0)
+            signal.signal(signal.SIGALRM, handler)
+
+    # -- applications -------------------------------------------------------------------------------------------------
+
+    def app(self, name: str, main: Main, *, may_fail: bool = False) -> App:
+        """Start an application: a process that runs `await main()`. An exception of `main` ends the scenario with
+        AppFailed at its next wait, unless the application `may_fail`."""
+        if name in self._apps:
+            raise ValueError(f"there is an application {name!r} already")
+        made = self._apps[name] = App(self.simulated, name, main, may_fail=may_fail)
+        made.start()
+        return made
+
+    def apps(self, count: int, main: Main, name: str = "app", *, may_fail: bool = False) -> list[App]:
+        """Start several processes of one application: "app 1", "app 2" and so on."""
+        return [self.app(f"{name} {number}", main, may_fail=may_fail) for number in range(1, count + 1)]
+
+    def did(self, what: str, key: Any = None) -> None:
+        """Record that the present application has done something outside of Kafka, for example
+        `world.did("billed", order_id)`. It survives the application. What a dead one does in its `finally` does not
+        count."""
+        if self.simulated.loop.is_over:
+            return
+        owner = OWNER.get()
+        name = owner.name.partition(" life ")[0] if isinstance(owner, SimRuntime) else "test"
+        self.effects.append(Effect(self.seconds(), name, what, key))
+        self.simulated.trace.note(round(self.seconds(), 6), name, what, key)
+
+    def done(self, what: str) -> list[Any]:
+        """Return the keys with which `did(what, key)` was called, in order, repetitions too."""
+        return [effect.key for effect in self.effects if effect.what == what]
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    async def sleep(self, duration: str | float) -> None:
+        """Let virtual time pass: "10 min", "45s", or milliseconds. Raises AppFailed."""
+        end = self.seconds() + duration_ms(duration) / 1000
+        while (rest := end - self.seconds()) > 0:
+            await asyncio.sleep(min(rest, 1.0))
+            self._check_apps()
+
+    async def until(self, condition: Callable[[], bool], within: str | float = "5 min") -> None:
+        """Wait until `condition()` is true. Raises TimeoutError after `within` of virtual time, and AppFailed."""
+        end = self.seconds() + duration_ms(within) / 1000
+        while not condition():  # virtual time: a look costs microseconds
+            if self.seconds() >= end:
+                raise TimeoutError(f"not within {within} of virtual time")
+            await asyncio.sleep(0.05)
+            self._check_apps()
+
+    def _check_apps(self) -> None:
+        for app in self._apps.values():
+            app.check()
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    def _broker(self, number: int) -> SimBroker:
+        if number not in self._cluster.nodes:
+            raise ValueError(f"there is no broker {number!r}, only {sorted(self._cluster.nodes)}")
+        return self._cluster.nodes[number]
+
+    def kill(self, broker: int) -> None:
+        """Kill a broker as SIGKILL does. Its disk keeps everything."""
+        self.simulated.tell(f"broker {broker}", "is killed")
+        self._broker(broker).kill(Survive.EVERYTHING)
+
+    def power_loss(self, broker: int) -> None:
+        """Let the machine of a broker lose power. Its disk keeps what was synced, and a part of the rest that the seed
+        chooses. A broker that comes back so may lack records that it alone had."""
+        self.simulated.tell(f"broker {broker}", "loses power")
+        self._broker(broker).kill(Survive.IN_ORDER)
+
+    async def start(self, broker: int) -> None:
+        """Start a broker that was killed or stopped, and wait until it serves."""
+        self.simulated.tell(f"broker {broker}", "starts")
+        await self._broker(broker).start()
+
+    async def stop(self, broker: int) -> None:
+        """Shut a broker down in a controlled way."""
+        self.simulated.tell(f"broker {broker}", "stops")
+        await self._broker(broker).stop()
+
+    def pause(self, broker: int) -> None:
+        """Let a broker do nothing until `resume`."""
+        self.simulated.tell(f"broker {broker}", "is paused")
+        self._broker(broker).runtime.pause()
+
+    def resume(self, broker: int) -> None:
+        self.simulated.tell(f"broker {broker}", "goes on")
+        self._broker(broker).runtime.resume()
+
+    def slow_disk(self, broker: int, most: str | float = "500 ms") -> None:
+        """Let each fsync of a broker take up to `most`. `heal` ends it."""
+        seconds = duration_ms(most) / 1000
+        self.simulated.tell(f"broker {broker}", f"an fsync takes up to {seconds:g} s")
+        self._broker(broker).runtime.fsync_seconds = (seconds / 4, seconds)
+
+    def full_disk(self, broker: int) -> None:
+        """Leave no room on the disk of a broker, until `heal`."""
+        self.simulated.tell(f"broker {broker}", "its disk is full")
+        disk = self._broker(broker).disk
+        disk.capacity_bytes = disk.used_bytes
+
+    def partition(self, *some: int | App) -> None:
+        """Let nothing pass between these brokers and applications and all others, until `heal`."""
+        here = [self._machine(one) for one in some]
+        others = [node.machine for node in self._cluster.nodes.values()]
+        others += [app.machine for app in self._apps.values()]
+        ways = both_ways(here, [machine for machine in others if machine not in here])
+        self.simulated.tell("network", f"{', '.join(here)} are apart")
+        self.simulated.network.silence(ways)
+        self._silenced += ways
+
+    def _machine(self, one: int | App) -> str:
+        return one.machine if isinstance(one, App) else self._broker(one).machine
+
+    def heal(self) -> None:
+        """End partitions, slow disks and full disks. Brokers that are down stay down."""
+        self.simulated.tell("network", "everything is whole again")
+        ways, self._silenced = self._silenced, []
+        self.simulated.network.restore(ways)
+        for node in self._cluster.nodes.values():
+            node.disk.capacity_bytes = _LARGE_BYTES
+            if node.is_alive:
+                node.runtime.fsync_seconds = SimRuntime.fsync_seconds
+
+    async def become_whole(self) -> None:
+        """Wait until each broker is a member of the cluster again and serves. Raises AssertionError after a minute."""
+        await self._cluster.become_whole()
+
+    async def disturb(self, duration: str | float = "30s") -> None:
+        """Let faults that the seed chooses happen to brokers and their network for `duration`, then repair everything.
+        No record that was acknowledged with acks=all is lost by them."""
+        seconds = duration_ms(duration) / 1000
+        rng = random.Random(f"{self.seed} faults at {self.seconds():.6f}")
+        planned = draw_faults(rng, seconds, may_lose_power=len(self._cluster.nodes) > 2, flushes=False)
+        clients = [app.machine for app in self._apps.values()]
+        faults = Faults(planned, self._cluster, None, seconds=seconds, clients=clients)
+        begun: list[asyncio.Future[None]] = []
+        await faults.run(lambda fault: begun.append(asyncio.ensure_future(fault)))
+        await faults.heal()
+        await asyncio.gather(*begun)
+        self._check_apps()
+        await self.become_whole()
+
+
+def _replicated(replicas: int) -> dict[str, str]:
+    least = str(min(2, replicas))
+    return {
+        # CPython 3.11 hashes None by its address, which differs from run to run, and clients keep sets of brokers.
+        "broker.rack": "world",
+        # A record each half second, as by default, is most of the work of an idle cluster.
+        "metadata.max.idle.interval.ms": "10000",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": least,
+        "offsets.topic.replication.factor": str(replicas),
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": least,
+        "transaction.state.log.num.partitions": "3",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": least,
+        "share.coordinator.state.topic.num.partitions": "3",
+    }
