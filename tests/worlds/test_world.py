@@ -93,7 +93,7 @@ def test_a_killed_application_runs_no_finally_and_what_it_did_stays() -> None:
         async with world.store.transaction() as rows:
             rows["lives"] = rows.get("lives", 0) + 1
         try:
-            await asyncio.sleep(3_600)
+            await asyncio.sleep(600)
         finally:
             ended.append(life)
             world.did("ended", life)
@@ -171,14 +171,14 @@ def test_time_and_chance_are_the_worlds() -> None:
 
         async def scenario() -> list[object]:
             began, wall = time.monotonic(), time.time()
-            await asyncio.sleep(3_600)
-            assert 3_600 <= time.monotonic() - began < 3_601
-            assert 3_600_000_000_000 <= time.time_ns() - int(wall * 1e9) < 3_601_000_000_000
+            await asyncio.sleep(600)
+            assert 600 <= time.monotonic() - began < 601
+            assert 600_000_000_000 <= time.time_ns() - int(wall * 1e9) < 601_000_000_000
             now = datetime.datetime.now(datetime.UTC)
             assert abs(now.timestamp() - time.time()) < 1
             assert isinstance(now, datetime.datetime)
             assert isinstance(now, datetime.date)
-            assert datetime.date.today() == datetime.date.fromtimestamp(EPOCH_MS // 1000 + 3_600)
+            assert datetime.date.today() == datetime.date.fromtimestamp(EPOCH_MS // 1000 + 600)
             return [wall, uuid.uuid4(), os.urandom(8), random.random(), secrets.token_hex(4)]
 
         found.append(world.run(scenario, limit="2 h"))
@@ -387,7 +387,7 @@ def test_an_application_that_nobody_reaches_goes_on_when_the_network_is_whole(ka
 
 
 @pytest.mark.slow
-@pytest.mark.kafka_world(seeds=4, brokers=3)
+@pytest.mark.kafka_world(seeds=2, brokers=3)
 def test_faults_of_a_seed_lose_nothing_that_was_acknowledged(kafka_world: World) -> None:
     world = kafka_world
 
