@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "pykbroker.testing.pykbroker_container": {"testcontainers"},
     "pykbroker.testing.pytest_plugin": {"pytest"},
     "pykbroker_worlds.pytest_plugin": {"pytest"},
-    "pykbroker_worlds.worker": {"_pytest", "pytest"},
+    "pykbroker_worlds.worker": {"pytest"},
 }
 #: extra or group -> where it is for
 FOLDERS = {

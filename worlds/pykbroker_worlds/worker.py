@@ -18,7 +18,7 @@ import sys
 import tempfile
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -190,7 +190,7 @@ def _fork(work: Any) -> tuple[int, int]:
 
 
 def _keep_coverage() -> None:
-    """Keep what coverage.py has measured in this fork: it would do so at an exit that does not come."""
+    """Keep what `coverage` has measured in this fork: it would do so at an exit that does not come."""
     coverage = sys.modules.get("coverage")
     current = None if coverage is None else coverage.Coverage.current()
     if current is not None:
@@ -200,15 +200,28 @@ def _keep_coverage() -> None:
 
 def _play(item: Any, seed: int) -> Answer:
     """Run the test in this process, which is a fork."""
-    from _pytest.runner import runtestprotocol  # the plugin imports this module without pytest's session
 
     from pykbroker_worlds import pytest_plugin
 
     pytest_plugin.begin_world(item, seed)
-    reports = runtestprotocol(item, log=False)
+    reports = list(_phases(item))
     world = pytest_plugin.end_world(item)
     found = [item.config.hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
     return Answer(seed, found, "" if world is None else world.digest, "")
+
+
+def _phases(item: Any) -> Iterator[Any]:
+    """Run the setup of a test, the test, and its teardown; yield pytest's report of each."""
+    import pytest
+
+    def report_of(when: Any, call: Callable[[], object]) -> Any:
+        return item.ihook.pytest_runtest_makereport(item=item, call=pytest.CallInfo.from_call(call, when=when))
+
+    setup = report_of("setup", lambda: item.ihook.pytest_runtest_setup(item=item))
+    yield setup
+    if setup.passed:
+        yield report_of("call", lambda: item.ihook.pytest_runtest_call(item=item))
+    yield report_of("teardown", lambda: item.ihook.pytest_runtest_teardown(item=item, nextitem=None))
 
 
 def main() -> int:
