@@ -70,7 +70,7 @@ KINDS = {
             "upgrade",
             {
                 "group.consumer.migration.policy": "upgrade",
-                "group.initial.rebalance.delay.ms": "100",
+                "group.initial.rebalance.delay.ms": "400",
                 "group.max.size": "2",
             },
         ),
