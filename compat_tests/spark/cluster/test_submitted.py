@@ -84,7 +84,8 @@ def test_the_load_model_of_secured_nodes(
         {"kafka": {"bootstrap.servers": secured.bootstrap}, "security": secured.security},
     )
     file = tmp_path / "loads.jsonl"
-    words = ["--config", str(path), "--file", str(file), "--window", "5"]
+    # In a long window one report that comes late, as on a busy machine, is less than the 5% that may be missing.
+    words = ["--config", str(path), "--file", str(file), "--window", "30"]
     every = {(TOPIC, number) for number in range(PARTITIONS)}
 
     def has_told() -> bool:
