@@ -41,7 +41,7 @@ def test_a_transaction_is_seen_as_a_whole_or_not_at_all() -> None:
             assert "a" not in rows
             assert len(rows) == 1
         assert dict(store) == {"b": [2, 3]}
-        # What a reader has got is its own.
+        # A reader has a copy.
         store["b"].append(4)
         assert store["b"] == [2, 3]
         async with store.transaction() as rows:

@@ -113,7 +113,7 @@ def test_a_killed_application_runs_no_finally_and_what_it_did_stays() -> None:
     world.run(scenario)
     assert world.done("began") == [0, 1]
     assert world.store["lives"] == 2
-    # What is left of both lives ends with the world, and does not count.
+    # The rest of both lives ends with the world, and does not count.
     assert world.done("ended") == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
-#: What an application runs: called once in each life.
+#: The coroutine function that an application runs, called once in each life.
 Main = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -24,8 +24,8 @@ class AppFailed(AssertionError):
 class App:
     """A process of the user's code. It has a network of its own, and time, chance and threads of the world.
 
-    A killed application runs nothing more: no `except` and no `finally`. What it holds in variables of modules
-    survives, because all applications of a world share one interpreter.
+    A killed application runs nothing more: no `except` and no `finally`. Variables of modules survive it,
+    because all applications of a world share one interpreter.
     """
 
     def __init__(self, world: SimWorld, name: str, main: Main, *, may_fail: bool = False) -> None:
@@ -89,8 +89,8 @@ class App:
         self.start()
 
     def pause(self) -> None:
-        """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. What is sent to it is
-        kept."""
+        """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. Bytes that are sent to
+        it are kept."""
         if self.is_alive:
             assert self._runtime is not None
             self._world.tell(self.name, "is paused")

@@ -2,8 +2,8 @@
 
 `install` replaces `time.time`, `time.monotonic` and their kin, `datetime.now`, `os.urandom` and what is built on it by
 functions that ask the present world, and the real clock where there is none. So a module that took `time.time` after
-`install` by `from time import time` is in the world too. One that took it before keeps the real clock. In a world a
-thread, a real connection and `time.sleep` raise an exception that says what to use.
+`install` by `from time import time` is in the world too. A module that took it before keeps the real clock. In a world
+a thread, a real connection and `time.sleep` raise an exception that says what to use.
 
 Responsible for the replacement. Not responsible for the loop's own clock (simulated/loop.py), nor for modules written
 in C that read the clock of the operating system.
@@ -39,7 +39,7 @@ _CLOCKS: Final = {
 
 
 class WorldTime(Protocol):
-    """What a world knows of time and chance."""
+    """The time and the chance of a world."""
 
     def epoch_seconds(self) -> float:
         """Return the wall clock of the process that runs now."""

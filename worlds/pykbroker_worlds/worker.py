@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON."""
+    """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON."""
 
     seed: int
     reports: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class Worker:
         read_answers, write_answers = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         environment = {**os.environ, **ENVIRONMENT, DESCRIPTORS: f"{read_requests},{write_answers}"}
-        # Of xdist's worker, which this one is not.
+        # They tell that a process is a worker of xdist, which this one is not.
         for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
             environment.pop(name, None)
         self._process = subprocess.Popen(  # noqa: S603  # this interpreter

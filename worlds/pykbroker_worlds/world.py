@@ -102,7 +102,7 @@ class World:
 
     @property
     def story(self) -> list[str]:
-        """What happened to brokers and applications, a line each: virtual seconds, the part, the text."""
+        """Return a line for each event of a broker or an application: virtual seconds, the part, the text."""
         return [f"{seconds:10.3f}  {part:12}  {text}" for seconds, part, text in self.simulated.story]
 
     def run(self, scenario: Callable[[], Coroutine[Any, Any, T]], *, limit: str | float = "1 h") -> T:
@@ -187,8 +187,7 @@ class World:
 
     def did(self, what: str, key: Any = None) -> None:
         """Record that the present application has done something outside of Kafka, for example
-        `world.did("billed", order_id)`. It survives the application. What a dead one does in its `finally` does not
-        count."""
+        `world.did("billed", order_id)`. It survives the application. The `finally` of a dead one does not count."""
         if self.simulated.loop.is_over:
             return
         owner = OWNER.get()
