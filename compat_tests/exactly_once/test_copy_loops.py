@@ -25,7 +25,7 @@ from compat_tests.exactly_once.test_message_copier import different
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
-from testkit.clients import NOW_MS, PATIENCE_S, Record
+from testkit.clients import NOW_MS, Record
 from testkit.oracle.kafka import java_command, kafka_libs
 from testkit.programs import Slot
 
@@ -33,6 +33,8 @@ from testkit.programs import Slot
 pytestmark = pytest.mark.timeout(900)
 
 PARTITIONS = 2
+#: After a kill a copier may wait for the end of its predecessor's transaction and session, and each of them starts anew.
+PATIENCE_S = 300.0
 
 
 class Loop:
