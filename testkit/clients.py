@@ -16,7 +16,7 @@ T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 ALL_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: The longest time of any step: a bound for hanging clients, not a measure, because a busy machine is slow.
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 # Recent, so that retention does not delete it, but so old that a second of clock skew does not matter.
 NOW_MS = int(time.time() * 1000) - 3_600_000
 

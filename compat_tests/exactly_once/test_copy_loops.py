@@ -33,7 +33,7 @@ from testkit.programs import Slot
 pytestmark = pytest.mark.timeout(900)
 
 PARTITIONS = 2
-#: After a kill a copier may wait for the end of its predecessor's transaction and session, and each of them starts anew.
+#: After a kill a copier may wait for the end of the transaction and of the session of the one before it.
 PATIENCE_S = 300.0
 
 
