@@ -26,7 +26,8 @@ def test_nothing_is_imported_until_a_fixture_is_used(tmp_path: Path) -> None:
             return {name for name in sys.modules if name.partition(".")[0].startswith("pykbroker")}
 
         def test_before():
-            assert ours() <= {"pykbroker", "pykbroker.testing", "pykbroker.testing.pytest_plugin"}
+            plugins = {"pykbroker.testing.pytest_plugin", "pykbroker_worlds.pytest_plugin"}
+            assert ours() <= {"pykbroker", "pykbroker.testing", "pykbroker_worlds"} | plugins
             assert "uvloop" not in sys.modules
 
         def test_names_alone_need_no_broker(kafka_topics):
