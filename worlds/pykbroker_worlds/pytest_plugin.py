@@ -107,7 +107,7 @@ def begin_world(item: pytest.Item, seed: int) -> None:
     item.runtest = run_test  # type: ignore[method-assign]
 
 
-def end_world(item: pytest.Item) -> World | None:
+def end_world() -> World | None:
     return _Playing.world
 
 
@@ -153,7 +153,7 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
     for answer in answers:
         if answer.error:
             return [_failed(item, answer.error)]
-    chosen = next((answer for answer in answers if _has_failed(answer)), answers[-1])
+    chosen = next((answer for answer in answers if answer.has_failed), answers[-1])
     reports = [
         item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
     ]
@@ -162,10 +162,6 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
             report.duration = sum(one["duration"] for answer in answers for one in answer.reports)
             report.sections.append(("kafka world", _told(item, chosen, len(wanted))))
     return reports
-
-
-def _has_failed(answer: Answer) -> bool:
-    return any(report["outcome"] == "failed" for report in answer.reports)
 
 
 def _told(item: pytest.Item, answer: Answer, seeds: int) -> str:

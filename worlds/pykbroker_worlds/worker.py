@@ -49,6 +49,10 @@ class Answer(NamedTuple):
     digest: str
     error: str
 
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.error) or any(report["outcome"] == "failed" for report in self.reports)
+
 
 def steady_addresses() -> bool:
     """Ask the kernel not to randomise the addresses of what this process executes next; return False if it refuses."""
@@ -159,7 +163,7 @@ class Forks:
                 _, status = os.waitpid(pid, 0)
                 running -= 1
                 answer = _read(seed, bytes(received), status)
-                is_over = is_over or bool(answer.error) or any(one["outcome"] == "failed" for one in answer.reports)
+                is_over = is_over or answer.has_failed
                 self._answer(answer)
 
 
@@ -200,12 +204,11 @@ def _keep_coverage() -> None:
 
 def _play(item: Any, seed: int) -> Answer:
     """Run the test in this process, which is a fork."""
-
     from pykbroker_worlds import pytest_plugin
 
     pytest_plugin.begin_world(item, seed)
     reports = list(_phases(item))
-    world = pytest_plugin.end_world(item)
+    world = pytest_plugin.end_world()
     found = [item.config.hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
     return Answer(seed, found, "" if world is None else world.digest, "")
 

@@ -37,7 +37,6 @@ _TICK_SECONDS = 1e-6
 STUCK_SECONDS = 2.0
 #: Virtual seconds for the `finally` of applications, after the end.
 _LAST_SECONDS = 60.0
-_LARGE_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,8 @@ class World:
         if self.simulated.loop.is_over:
             return
         owner = OWNER.get()
-        name = owner.name.partition(" life ")[0] if isinstance(owner, SimRuntime) else "test"
+        # The machine of an application has its name. The scenario has no machine.
+        name = (owner.machine if isinstance(owner, SimRuntime) else None) or "test"
         self.effects.append(Effect(self.seconds(), name, what, key))
         self.simulated.trace.note(round(self.seconds(), 6), name, what, key)
 
@@ -289,7 +289,7 @@ class World:
         ways, self._silenced = self._silenced, []
         self.simulated.network.restore(ways)
         for node in self._cluster.nodes.values():
-            node.disk.capacity_bytes = _LARGE_BYTES
+            node.repair_disk()
             if node.is_alive:
                 node.runtime.fsync_seconds = SimRuntime.fsync_seconds
 

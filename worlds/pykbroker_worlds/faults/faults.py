@@ -14,12 +14,11 @@ from typing import Any
 from pykbroker_log.memory_disk import Survive
 from pykbroker_worlds.faults.fault_plan import Fault, Kind, Who
 from pykbroker_worlds.simulated.network import USUAL, Delay, Way, both_ways
-from pykbroker_worlds.simulated.sim_broker import SimBroker
+from pykbroker_worlds.simulated.sim_broker import ROOM_BYTES, SimBroker
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
+from pykbroker_worlds.simulated.world import SimRuntime
 
 CLIENTS = "clients"
-_USUAL_FSYNC = (0.0, 0.004)
-_LARGE = 1 << 40
 #: The room that is left on a disk that counts as full.
 _LEFT_BYTES = 3_000
 
@@ -78,7 +77,7 @@ class Faults:
                 # A start that its disk refused is tried again after a second, and ends then.
                 await _until(lambda node=node: node.number not in self._taken)  # type: ignore[misc]
                 continue
-            self._repair(node)
+            node.repair_disk()
             await _until(lambda node=node: not self._is_taken_or_failing(node))  # type: ignore[misc]
             if not node.is_alive:
                 await self._start(node)
@@ -86,11 +85,6 @@ class Faults:
 
     def _is_taken_or_failing(self, node: SimBroker) -> bool:
         return node.number in self._taken or (node.is_alive and not node.up)
-
-    def _repair(self, node: SimBroker) -> None:
-        node.disk_faults.dead.clear()
-        node.disk_faults.no_crash()
-        node.disk.capacity_bytes = _LARGE
 
     def _tell(self, fault: Fault, node: SimBroker | None, text: str) -> None:
         self._world.tell("fault" if node is None else f"node {node.number}", f"fault {fault.number}: {text}")
@@ -219,12 +213,12 @@ class Faults:
                 await node.start()
             except Exception as error:
                 # Its disk is dead or full: the process ends, and is started again later.
-                if not node.disk_faults.dead and node.disk.capacity_bytes >= _LARGE:
+                if not node.disk_faults.dead and node.disk.capacity_bytes >= ROOM_BYTES:
                     raise
                 self._world.tell(f"node {node.number}", f"does not start: {error}")
                 await self._for(1.0)
                 if self._is_over:
-                    self._repair(node)
+                    node.repair_disk()
 
     async def _kill_all(self, fault: Fault) -> None:
         nodes = [
@@ -289,7 +283,7 @@ class Faults:
     def has_everything(self, node: SimBroker) -> bool:
         """Return True if the broker's present life is in the ISR of every partition of which it is a replica, and its
         disk will not stop it."""
-        if not node.up or node.disk_faults.dead or node.disk.capacity_bytes < _LARGE:
+        if not node.up or node.disk_faults.dead or node.disk.capacity_bytes < ROOM_BYTES:
             return False
         controller = self._cluster.leader()
         if controller is None:
@@ -399,7 +393,7 @@ class Faults:
             runtime = node.runtime
             runtime.fsync_seconds = (slowest / 4, slowest)
             await self._for(fault.seconds)
-            runtime.fsync_seconds = _USUAL_FSYNC
+            runtime.fsync_seconds = SimRuntime.fsync_seconds
             return
         if not self._may_die(node):
             return
@@ -415,7 +409,7 @@ class Faults:
                 self._tell(fault, node, f"{directory} fails for {fault.seconds:.2f} s")
                 node.disk_faults.dead.add(directory)
                 await self._for(fault.seconds)
-            self._repair(node)
+            node.repair_disk()
             if fault.kind is Kind.DEAD_DISK:
                 # A directory comes back only with the process.
                 await _until(lambda: node.up or not node.is_alive)
@@ -424,7 +418,7 @@ class Faults:
                     await node.stop()
             await self._start(node)
         finally:
-            self._repair(node)
+            node.repair_disk()
             self._taken.discard(node.number)
 
     def _set_clock(self, fault: Fault) -> None:

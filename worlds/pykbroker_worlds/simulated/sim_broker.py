@@ -23,6 +23,8 @@ from pykbroker_worlds.simulated.sim_node import forgetful
 from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+#: The capacity of a disk that is not full.
+ROOM_BYTES = 1 << 40
 _CHANGING = frozenset(
     {"create", "make_dir", "pwritev", "truncate", "fsync", "rename", "unlink", "remove_dir", "fsync_dir"}
 )
@@ -235,6 +237,12 @@ class SimBroker:
             if self.is_alive:
                 self._die()
                 self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
+
+    def repair_disk(self) -> None:
+        """End the faults of its disk, and give it room."""
+        self.disk_faults.dead.clear()
+        self.disk_faults.no_crash()
+        self.disk.capacity_bytes = ROOM_BYTES
 
     # -- for those who watch lives ------------------------------------------------------------------------------------
 
