@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
-from testkit import needs
+from compat_tests.frameworks.runs import run_pytest
 
 SERVICE = """
 import asyncio
@@ -47,14 +45,5 @@ async def test_each_order_is_billed(kafka_world):
 
 def test_faststream_in_a_world(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SERVICE, encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [needs.frameworks(), "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_pytest(tmp_path)
     assert re.search(r"^1 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
