@@ -91,7 +91,8 @@ def test_a_kill_in_the_middle_of_load_loses_nothing_for_the_other(first: Owner) 
                 values = {record.offset: record.value for record in stored}
                 told = {at: value for (where, at), value in load.acknowledged.items() if where == partition}
                 assert told.items() <= values.items(), f"{owner} lacks what was acknowledged"
-                new = [record.value for record in stored if record.offset >= min(told)]
+                first_told = min(told)
+                new = [record.value for record in stored if record.offset >= first_told]
                 start = load.sent[partition].index(new[0] or b"")
                 assert new == load.sent[partition][start : start + len(new)]
         home.stop()

@@ -9,6 +9,7 @@ import pytest
 
 from compat_tests.node import Pykbroker
 from testkit.nodes.wire import BROKER, Wire
+from testkit.oracle import kafka
 from testkit.oracle.kafka import ApacheKafka
 
 PACKAGE = "org.apache.kafka.common.config.provider"
@@ -38,6 +39,8 @@ def texts(folder: Path) -> dict[str, str]:
 
 def test_describe_configs_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROVIDED_PARTITIONS", "7")
+    # The JVM that tests share may have begun before, without this variable.
+    monkeypatch.setattr(kafka, "format_tool", kafka.run_tool)
     config = texts(tmp_path)
     shown: list[dict[str, Any]] = []
     for node in (ApacheKafka(config), Pykbroker(config)):
