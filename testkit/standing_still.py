@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PATIENCE_S = 30
+_PATIENCE_S = 120
 
 
 @contextmanager

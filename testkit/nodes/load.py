@@ -7,7 +7,7 @@ values at one offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -28,7 +28,9 @@ ONCE = {"once": WRITERS["once"]}
 #: A request to a silent broker times out, and is sent again to it or another.
 _GIVES_UP = {"socket.timeout.ms": 4_000}
 #: The responses that a writer must get before it counts as continuing.
-_SOME = 30
+_SOME = 10
+#: The pause of a writer between two bursts while a test waits for it.
+_SHORT_PAUSE_S = 0.02
 
 
 class Clustered(Protocol):
@@ -48,9 +50,10 @@ class Load:
         topics: Sequence[str],
         writers: Mapping[str, Mapping[str, Any]] = WRITERS,
         *,
-        pause_s: float = 0.05,
+        pause_s: float = 0.2,
     ) -> None:
-        """`pause_s`: the pause of a writer between two bursts, so that a run does not make millions of records."""
+        """`pause_s`: the pause of a writer between two bursts. Most of a test is waiting for nodes, and whatever is
+        written in that time costs the nodes and the judge more than it proves."""
         self.nodes = nodes
         self._pause_s = pause_s
         self.journals: dict[str, Journal] = {}
@@ -126,14 +129,19 @@ class Load:
         waiting = set(wanted)
 
         def look() -> bool:
-            waiting.difference_update([client for client in waiting if progress_of(client) >= wanted[client]])
+            went_on = [client for client in waiting if progress_of(client) >= wanted[client]]
+            waiting.difference_update(went_on)
+            _pause(went_on, self._pause_s)
             return not waiting
 
+        _pause(waiting, _SHORT_PAUSE_S)
         try:
             self.until("every client goes on", look)
         except AssertionError as error:
             error.add_note(f"these do not: {sorted(client.name for client in waiting)}")
             raise
+        finally:
+            _pause(self.clients, self._pause_s)
 
     # -- after the run
 
@@ -155,6 +163,13 @@ class Load:
             assert start == 0
             assert found
             journal.judge(found, start, end)
+
+
+def _pause(clients: Iterable[Client], seconds: float) -> None:
+    """Let the writers among these clients rest for this time between two bursts."""
+    for client in clients:
+        if isinstance(client, Writer):
+            client.pause_s = seconds
 
 
 def progress_of(client: Client) -> int:

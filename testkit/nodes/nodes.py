@@ -19,7 +19,7 @@ from testkit.nodes.wire import Wire
 
 T = TypeVar("T")
 GROUP, TRANSACTION = 0, 1
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 def eventually(what: str, look: Callable[[], T | None], *, seconds: float = PATIENCE_SECONDS) -> T:
@@ -142,15 +142,15 @@ class Nodes(ABC):
             return began[-1] - began[0] >= for_seconds
 
         def look() -> bool:
-            for number in self.numbers:
-                for topic in topics:
-                    found = self.partitions(topic, number).values()
-                    whole = (set(each.isr_nodes) == set(each.replica_nodes) and each.leader_id > 0 for each in found)
-                    if not found or not all(whole):
-                        return False
-            return True
+            return all(self._has_in_sync(number, topics) for number in self.numbers)
 
         eventually(f"every replica of {topics} is in sync", lasts)
+
+    def _has_in_sync(self, number: int, topics: Sequence[str]) -> bool:
+        """Return True if this node has every replica of these topics in sync."""
+        with Wire(self.address(number)) as wire:
+            found = [each.partitions for each in wire.metadata(*topics).topics] if topics else []
+        return all(partitions and all(_is_in_sync(each) for each in partitions) for partitions in found)
 
     def keys_by_coordinator(self, kind: int, prefix: str = "key") -> dict[int, str]:
         """Return a group, or transactional id, for each node that coordinates it."""
@@ -213,6 +213,10 @@ class Nodes(ABC):
         except AssertionError as error:
             error.add_note(f"where each differs from the leader, base offsets: {ends}")
             raise
+
+
+def _is_in_sync(partition: MetadataResponsePartition) -> bool:
+    return set(partition.isr_nodes) == set(partition.replica_nodes) and partition.leader_id > 0
 
 
 def _differs_at(data: bytes, whole: bytes) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -10,12 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pykbroker.__main__ import main
 from testkit.acting import note
 
+#: A machine that has much else to do may take a minute for what takes a second.
+_PATIENCE_SECONDS = 120.0
 READY = "pykbroker is ready: "
 ROOT = Path(__file__).parents[2]
 _PATH = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
@@ -29,11 +34,21 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": _PATH, **(extra or {})}
 
 
-def run(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, env: Mapping[str, str] | None = None, timeout: float = _PATIENCE_SECONDS
+) -> subprocess.CompletedProcess[str]:
     """Run one command from start to end."""
     return subprocess.run(
         command(*arguments), env=environment(env), capture_output=True, text=True, timeout=timeout, check=False
     )
+
+
+def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one command in this process. One of its own takes half a second or more, most of it for imports."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = main(arguments)
+    return subprocess.CompletedProcess(command(*arguments), status, out.getvalue(), errors.getvalue())
 
 
 def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
@@ -54,7 +69,7 @@ def format_combined(home: Path, own: Mapping[str, object]) -> Path:
             **own,
         },
     )
-    formatted = run("format", str(properties), "--standalone")
+    formatted = run_here("format", str(properties), "--standalone")
     assert formatted.returncode == 0, formatted.stderr
     return properties
 
@@ -85,7 +100,7 @@ class Process:
         host, _, port = self.address.rpartition(":")
         return host.strip("[]"), int(port)
 
-    def ready(self, timeout: float = 30) -> Self:
+    def ready(self, timeout: float = _PATIENCE_SECONDS) -> Self:
         """Wait for the address line."""
         out = self._process.stdout
         assert out is not None
@@ -103,7 +118,7 @@ class Process:
                 self.address = self.told["bootstrap_servers"]
         return self
 
-    def interrupt(self, number: int = signal.SIGINT, timeout: float = 30) -> int:
+    def interrupt(self, number: int = signal.SIGINT, timeout: float = _PATIENCE_SECONDS) -> int:
         """Send a signal and wait for the end; return the exit status."""
         self._process.send_signal(number)
         status = self._process.wait(timeout)
@@ -116,7 +131,7 @@ class Process:
             self._process.kill()
         self._process.wait()
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = _PATIENCE_SECONDS) -> int:
         return self._process.wait(timeout)
 
     def tail(self, lines: int = 40) -> str:

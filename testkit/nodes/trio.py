@@ -10,7 +10,7 @@ from typing import Self
 
 from pykbroker_wire.primitives import uuid_to_str
 from testkit.nodes.nodes import PATIENCE_SECONDS, Nodes
-from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.processes import Process, run_here, write_properties
 from testkit.ports import steady_port
 from testkit.standing_still import standing_still
 
@@ -93,7 +93,7 @@ class Trio(Nodes):
         return ("--initial-controllers", ",".join(initial))
 
     def format(self, number: int, *voters: str) -> None:
-        done = run("format", str(self.files[number]), "--cluster-id", CLUSTER_ID, *voters, *self._users)
+        done = run_here("format", str(self.files[number]), "--cluster-id", CLUSTER_ID, *voters, *self._users)
         assert done.returncode == 0, done.stderr
 
     def __enter__(self) -> Self:

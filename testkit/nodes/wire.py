@@ -301,7 +301,7 @@ class Wire:
         client."""
         found: list[bytes] = []
         offset = 0
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             answer = self.fetch(topic, offset, partition=partition, max_wait_ms=0)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and time.monotonic() < deadline:

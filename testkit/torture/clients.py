@@ -124,7 +124,8 @@ class Writer(Client):
         the journal what it sends, so that order and repeats are judged. That makes it a client of one broker
         (attempts.py)."""
         super().__init__(f"writer {name}", bootstrap)
-        self._pause_s = pause_s
+        #: the time between two bursts
+        self.pause_s = pause_s
         self.journal = journal
         self.topic = topic
         self._settings = {
@@ -177,7 +178,7 @@ class Writer(Client):
             if len(producer) < _MAX_WAITING:
                 self._send(producer, self._rng.choice([1, 1, 1, 5, 20, 40]))
             producer.poll(self._rng.choice([0.01, 0.03, 0.1]))
-            self._stopping.wait(self._pause_s)
+            self._stopping.wait(self.pause_s)
         left = producer.flush(ANSWER_S)
         assert left == 0, f"{self.name}: {left} records were never answered"
 
@@ -221,7 +222,7 @@ class TransactionalWriter(Writer):
                     producer = Producer(self._settings)
                     producer.init_transactions(20)
                 self._transact(producer)
-                self._stopping.wait(self._pause_s)
+                self._stopping.wait(self.pause_s)
             except KafkaException as error:
                 producer = self._after(error, producer)
 

@@ -20,14 +20,14 @@ from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
 from testkit.background import InBackground
-from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.processes import Process, run_here, write_properties
 from testkit.nodes.secured_trio import PLAIN, log_in
 from testkit.nodes.trio import CLUSTER_ID
 from testkit.nodes.wire import Closed, Wire, batch
 from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 60
+PATIENCE_S = 120
 OTHER_ACLS = 3_000
 ANY = DescribeAclsRequest(
     resource_type_filter=Resource.ANY,
@@ -141,7 +141,7 @@ def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
             "log.dirs": tmp_path / "data",
         },
     )
-    assert run("format", str(file), "--standalone").returncode == 0
+    assert run_here("format", str(file), "--standalone").returncode == 0
     with Process(tmp_path / "log", str(file)) as process:
         process.ready()
         set_up(clients)
@@ -180,7 +180,7 @@ def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> No
     for number, each in own.items():
         settings = {**common, **each, "node.id": number, "log.dirs": tmp_path / f"data{number}"}
         files.append(write_properties(tmp_path / f"{number}.properties", settings))
-        assert run("format", str(files[-1]), "--cluster-id", CLUSTER_ID).returncode == 0
+        assert run_here("format", str(files[-1]), "--cluster-id", CLUSTER_ID).returncode == 0
     address = f"127.0.0.1:{broker}"
     with (
         Process(tmp_path / "1.log", str(files[0])) as first,

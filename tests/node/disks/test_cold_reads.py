@@ -13,7 +13,7 @@ from pykbroker.testing.embedded import Broker
 from pykbroker_log.os_disk.page_cache import PageCache
 from testkit.nodes.wire import Wire, batch
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 
 class Device:

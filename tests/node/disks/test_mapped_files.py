@@ -78,7 +78,7 @@ class Node:
 
 def worker_with(node: Process, path: Path) -> psutil.Process:
     """Return the worker that has this file mapped, stopped."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for worker in psutil.Process(node.pid).children():
             worker.suspend()

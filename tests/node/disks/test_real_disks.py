@@ -25,13 +25,13 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from testkit.nodes.processes import Process, format_combined, run
+from testkit.nodes.processes import Process, format_combined, run, run_here
 from testkit.nodes.wire import Wire, batch
 from testkit.small_disk import mount, small_disk
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture
@@ -191,7 +191,9 @@ def test_a_disk_that_becomes_read_only(disks: Disks, small: Path) -> None:
     try:
         (trigger,) = set(Path("/sys/fs/ext4").glob("*/trigger_fs_error")) - before
         shutil.rmtree(folder / "lost+found")
-        formatted = run("format", str(disks.properties), "--standalone", "--ignore-formatted", "-t", disks.cluster_id())
+        formatted = run_here(
+            "format", str(disks.properties), "--standalone", "--ignore-formatted", "-t", disks.cluster_id()
+        )
         assert formatted.returncode == 0, formatted.stderr
         with disks.running() as (process, wire):
             # Read-only also means that nothing of the page cache is written.

@@ -62,7 +62,7 @@ PROPERTIES: Final = {
     "connection.failed.authentication.delay.ms": "0",
 }
 DISPATCHED: Final = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=DescribeCluster"
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 120
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,13 @@ ALONE = {
 THREADS = {1: 8, 2: 20, 3: 50}
 
 
-@pytest.fixture(params=["static", "dynamic"], scope="module")
+ONE_QUORUM = ["static", pytest.param("dynamic", marks=pytest.mark.long(amount="the same with a dynamic quorum"))]
+#: for tests about the quorum itself; test_replication.py has the others of a dynamic one
+BOTH_QUORUMS = ["static", "dynamic"]
+each_quorum = pytest.mark.parametrize("started", BOTH_QUORUMS, indirect=True, scope="module")
+
+
+@pytest.fixture(params=ONE_QUORUM, scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Trio]:
     own = {number: {"num.io.threads": threads} for number, threads in THREADS.items()}
     with Trio(tmp_path_factory.mktemp("trio"), request.param, ALONE, own) as found:
@@ -143,6 +149,7 @@ def transact(address: str, topics: list[str], transactional_id: str, group: str)
     return written
 
 
+@each_quorum
 def test_standby_controllers_register(trio: Trio) -> None:
     for port in trio.controller_ports.values():
 
@@ -185,6 +192,7 @@ def test_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> None:
             assert wire.values("before", partition) == expected
 
 
+@each_quorum
 def test_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) -> None:
     granted = "The controller has asked us to exit controlled shutdown."
     active = trio.active()

@@ -11,7 +11,7 @@ import pytest
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.acting import acts
-from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.processes import Process, run_here, write_properties
 from testkit.nodes.wire import Wire, batch
 from testkit.ports import steady_port
 
@@ -56,7 +56,7 @@ class Pair:
             },
         )
         for file in (self.controller_file, self.broker_file):
-            done = run("format", str(file), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk")
+            done = run_here("format", str(file), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk")
             assert done.returncode == 0, done.stderr
 
     def controller(self) -> Process:

@@ -18,7 +18,7 @@ from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from testkit.acting import acts
 from testkit.certificates import client_context, client_identity, node_properties
 from testkit.nodes.nodes import eventually, eventually_holds
-from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.processes import Process, run, run_here, write_properties
 from testkit.nodes.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, log_in
 from testkit.nodes.trio import NUMBERS
 from testkit.nodes.wire import Closed, Wire, batch
@@ -106,7 +106,7 @@ def refused(folder: Path, changed: Mapping[str, object], *, format_with: tuple[s
     whole = {**NODE, "log.dirs": folder / "data", **changed}
     file = write_properties(folder / "server.properties", {key: value for key, value in whole.items() if value})
     if format_with:
-        done = run("format", str(file), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *format_with)
+        done = run_here("format", str(file), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *format_with)
         assert done.returncode == 0, done.stderr
     done = run("start", *(() if format_with else ("--format",)), str(file))
     assert done.returncode == 1
@@ -186,7 +186,7 @@ def test_a_broker_logs_in_by_scram_to_the_only_controller(tmp_path: Path) -> Non
         settings = {**common, **each, "log.dirs": tmp_path / name}
         files[name] = write_properties(tmp_path / f"{name}.properties", settings)
         user = ("--add-scram", "SCRAM-SHA-256=[name=c,password=c-secret]")
-        done = run("format", str(files[name]), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *user)
+        done = run_here("format", str(files[name]), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *user)
         assert done.returncode == 0, done.stderr
     with (
         Process(tmp_path / "controller.log", str(files["controller"])) as first,

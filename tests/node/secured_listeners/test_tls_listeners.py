@@ -34,7 +34,7 @@ from testkit.nodes.processes import run, write_properties
 from testkit.nodes.wire import Closed, Wire, batch
 
 MB = 1 << 20
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 LISTENERS = {
     "listeners": "SSL://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
     "advertised.listeners": "SSL://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0",

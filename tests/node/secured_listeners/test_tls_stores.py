@@ -33,7 +33,7 @@ from testkit.nodes.sim import BROKER, Sim
 from testkit.nodes.wire import Closed, Wire
 from tests.node.secured_listeners.test_tls_listeners import LISTENERS, Secured
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 PREFIX = "listener.name.ssl."
 KEYSTORE, TRUSTSTORE = f"{PREFIX}ssl.keystore.location", f"{PREFIX}ssl.truststore.location"
 SECRET = "store-secret"

@@ -12,7 +12,7 @@ import pytest
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import iter_batches
 from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
-from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.processes import Process, run, run_here, write_properties
 from testkit.nodes.trio import CLUSTER_ID, NUMBERS, Trio
 from testkit.nodes.wire import Wire, batch
 from testkit.ports import steady_port
@@ -79,7 +79,7 @@ class Intruder:
         )
 
     def format(self, cluster_id: str = CLUSTER_ID) -> None:
-        done = run("format", str(self.properties), "--cluster-id", cluster_id, "--no-initial-controllers")
+        done = run_here("format", str(self.properties), "--cluster-id", cluster_id, "--no-initial-controllers")
         assert done.returncode == 0, done.stderr
 
     def copies(self, data: Path, changes: Mapping[str, str]) -> None:
