@@ -19,7 +19,7 @@ from pykbroker.tools.cluster import replicas_on_disk, topics
 from pykbroker.tools.commands.client_options import ClientOptions
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from testkit.nodes.processes import Process, run
+from testkit.nodes.processes import Process, run_here
 from testkit.nodes.wire import Wire
 
 TOPIC = "paced"
@@ -34,7 +34,8 @@ _READY_SECONDS = 120.0
 class PacedLoad:
     """Producers and a consumer of every partition, at a rate in bytes per second; no partition has 5 % of it."""
 
-    def __init__(self, bootstrap: str, rate: float) -> None:
+    def __init__(self, bootstrap: str, rate: float, linger_ms: int) -> None:
+        """`linger_ms`: the time that a batch of a partition waits for more records."""
         self.errors: list[str] = []
         self.acknowledged = 0
         self.read = 0
@@ -42,6 +43,7 @@ class PacedLoad:
         self._consuming = threading.Event()
         self._weights = [0.6 + 0.8 * (number % 5) / 4 for number in range(PARTITIONS)]
         self._rate = rate
+        self._linger_ms = linger_ms
         self._bootstrap = bootstrap
         self._threads = [threading.Thread(target=each) for each in (self._produce, self._consume)]
 
@@ -54,7 +56,7 @@ class PacedLoad:
         """Stop the producers first, and the consumer when it has read everything, or takes too long."""
         self._producing.set()
         self._threads[0].join()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _READY_SECONDS
         while self.read < self.acknowledged and time.monotonic() < deadline and not self.errors:
             time.sleep(0.05)
         self._consuming.set()
@@ -62,7 +64,12 @@ class PacedLoad:
 
     def _produce(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": self._linger_ms,
+                "log_level": 0,
+            }
         )
 
         def told(error: Any, message: Any) -> None:
@@ -88,7 +95,15 @@ class PacedLoad:
 
     def _consume(self) -> None:
         consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "paced", "auto.offset.reset": "earliest", "log_level": 0}
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "paced",
+                "auto.offset.reset": "earliest",
+                # It reads everything, and not each batch by itself.
+                "fetch.min.bytes": 100_000,
+                "fetch.wait.max.ms": 500,
+                "log_level": 0,
+            }
         )
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
         while not self._consuming.is_set():
@@ -126,7 +141,9 @@ def variation_of(rates: Mapping[int, float]) -> float:
     return float((sum((each - mean) ** 2 for each in rates.values()) / len(rates)) ** 0.5 / mean)
 
 
-def prove(folder: Path, rate: float, window_seconds: float, *, drains: bool = False) -> BalanceProof:
+def prove(
+    folder: Path, rate: float, window_seconds: float, *, drains: bool = False, linger_ms: int = 20
+) -> BalanceProof:
     """Run four uneven brokers with RF 2, then `balance plan` and `balance run` under the load. With `drains`, broker 4
     is emptied afterwards, and filled again like a new one."""
     proof = BalanceProof()
@@ -134,7 +151,7 @@ def prove(folder: Path, rate: float, window_seconds: float, *, drains: bool = Fa
     with Process(folder / "said", *words) as process:
         bootstrap = process.ready(_READY_SECONDS).address
         _create(bootstrap.split(",")[0])
-        with PacedLoad(bootstrap, rate) as load:
+        with PacedLoad(bootstrap, rate, linger_ms) as load:
             while not (load.read or load.errors):
                 time.sleep(0.05)
             _look(proof, bootstrap, window_seconds)
@@ -142,8 +159,8 @@ def prove(folder: Path, rate: float, window_seconds: float, *, drains: bool = Fa
             def balance(*words: str) -> None:
                 plan, at = str(folder / "plan.json"), ("-b", bootstrap)
                 window = ("--window", str(window_seconds))
-                planned = run("balance", "plan", *words, *window, "--file", plan, *at, timeout=300)
-                done = run("balance", "run", plan, "--throttle", str(int(rate * 4)), "-o", "json", *at, timeout=1800)
+                planned = run_here("balance", "plan", *words, *window, "--file", plan, *at)
+                done = run_here("balance", "run", plan, "--throttle", str(int(rate * 4)), "-o", "json", *at)
                 if planned.returncode or done.returncode or json.loads(done.stdout)["left"]:
                     proof.errors.append(planned.stderr + done.stdout + done.stderr)
 

@@ -12,11 +12,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.parametrize(
-    ("rate", "window_seconds"),
-    [(1e6, 2.0), pytest.param(20e6, 60.0, marks=pytest.mark.long(amount="20 MB/s, 40 partitions, minutes"))],
+    ("rate", "window_seconds", "linger_ms"),
+    [
+        # A batch waits for more records, because each is a request to the leader, of the follower and of the reader.
+        (3e5, 2.0, 400),
+        pytest.param(20e6, 60.0, 20, marks=pytest.mark.long(amount="20 MB/s, 40 partitions, minutes")),
+    ],
 )
-def test_the_spread_of_the_load_falls_under_load(tmp_path: Path, rate: float, window_seconds: float) -> None:
-    proof = prove(tmp_path, rate, window_seconds, drains=True)
+def test_the_spread_of_the_load_falls_under_load(
+    tmp_path: Path, rate: float, window_seconds: float, linger_ms: int
+) -> None:
+    proof = prove(tmp_path, rate, window_seconds, drains=True, linger_ms=linger_ms)
     assert not proof.errors
     assert proof.read == proof.acknowledged > 0
     leader_in, replication_in = proof.falls()

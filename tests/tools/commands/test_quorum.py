@@ -12,7 +12,7 @@ from pykbroker.__main__ import main
 from pykbroker.testing import Cluster
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def test_a_voter_leaves_and_comes_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from pykbroker.tools.manifests.secured import Security
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from testkit.image_environments import DEFAULTS
-from testkit.nodes.processes import Process, environment, run
+from testkit.nodes.processes import Process, environment, run, run_here
 from testkit.nodes.secured_trio import log_in
 from testkit.nodes.wire import Closed, Wire
 from testkit.ports import steady_port
@@ -51,7 +51,7 @@ def test_only_the_users_of_the_file_log_in(tmp_path: Path) -> None:
     composed = server_properties(variables, mounted=None, defaults=DEFAULTS, hostname="node-1")
     file = tmp_path / "server.properties"
     file.write_text(f"{here(composed.text)}\nlog.dirs={tmp_path / 'data'}\n")
-    formatted = run("format", str(file), "--cluster-id", variables["CLUSTER_ID"])
+    formatted = run_here("format", str(file), "--cluster-id", variables["CLUSTER_ID"])
     assert formatted.returncode == 0, formatted.stderr
     program = tmp_path / "bin" / "pykbroker"
     program.parent.mkdir()
