@@ -30,7 +30,7 @@ from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.primitives import uuid_from_str
 from testkit.nodes.load import Load
 from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
-from testkit.nodes.processes import run
+from testkit.nodes.processes import run_here
 from testkit.nodes.trio import CLUSTER_ID, NUMBERS
 from testkit.nodes.wire import TOPIC, Wire, batch
 from tests.faults.faulted_trio import SMALL_DISK_BYTES, WITH_SMALL_DISK, FaultedTrio
@@ -156,7 +156,7 @@ def directory_fails(stand: Stand, number: int) -> None:
     assert trio.stop(number) == 0
     second.mkdir()
     arguments = ["--cluster-id", CLUSTER_ID, "--ignore-formatted", "--no-initial-controllers"]
-    done = run("format", str(trio.files[number]), *arguments, timeout=PATIENCE_SECONDS * 2)
+    done = run_here("format", str(trio.files[number]), *arguments)
     assert done.returncode == 0, done.stderr
     trio.start(number)
     shutil.rmtree(taken)

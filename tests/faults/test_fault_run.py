@@ -16,7 +16,7 @@ LEAST = 20
 def test_every_kind_of_fault_once() -> None:
     kinds = [kind for kind in KINDS if may_unshare() or not (kind.needs_network or kind.needs_mount)]
     assert len(kinds) >= LEAST
-    note = round_apart(1, len(kinds), bounces=2)
+    note = round_apart(1, len(kinds), bounces=1)
     assert note["faults"] == len(kinds)
     assert note["records"] > 10 * len(kinds)
 
