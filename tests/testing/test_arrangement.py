@@ -17,7 +17,7 @@ from pykbroker.testing.key_partition import murmur2, partition_of
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from testkit.nodes.wire import TOPIC, Wire
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

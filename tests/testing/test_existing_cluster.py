@@ -21,7 +21,7 @@ from pykbroker_wire.messages.metadata import MetadataResponse
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest
 from testkit.clients import wait_until
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

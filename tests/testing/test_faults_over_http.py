@@ -21,7 +21,7 @@ from testkit.nodes.processes import environment
 from testkit.nodes.wire import Closed, Wire
 from tests.testing.test_faults_server import ask
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 def metadata(address: str) -> bool:

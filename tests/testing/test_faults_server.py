@@ -26,7 +26,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.nodes.processes import Process, run
 from testkit.nodes.wire import Closed, Wire
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 RULE = {"api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
 
 

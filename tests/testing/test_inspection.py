@@ -17,7 +17,7 @@ from pykbroker.testing.inspection import InspectedOffset, InspectedRecord
 from pykbroker_wire.errors import ErrorCode
 from testkit.nodes.wire import Wire, batch
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

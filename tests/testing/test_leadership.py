@@ -12,7 +12,7 @@ from pykbroker.testing import Cluster
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from testkit.nodes.wire import Closed, Wire
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 def send(settings: dict[str, object], topic: str, value: bytes) -> int:

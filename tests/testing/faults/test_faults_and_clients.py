@@ -22,7 +22,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testkit.nodes.wire import Closed, Wire, batch
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @contextmanager

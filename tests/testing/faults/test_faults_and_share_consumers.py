@@ -22,7 +22,7 @@ from pykbroker.tools.cluster.share_group_reader import ShareGroupReader, WantedS
 from pykbroker.tools.cluster.share_member_session import ACCEPT
 from testkit.clients import wait_until
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 PARTITIONS = 2
 RECORDS = 40
 
