@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compat_tests.spark import shared_classes
-from pipeline.session import settings
+from pipeline.session import keep_names, settings
 from testkit.needs import ROOT
 
 if TYPE_CHECKING:
@@ -55,4 +55,6 @@ def make_session(name: str, warehouse: Path, *places: str, java_options: str | N
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in settings(own, places).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    keep_names(session)
+    return session

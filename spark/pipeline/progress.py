@@ -6,22 +6,21 @@ second thread and a server for Java to call back.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pipeline import reports
 from pipeline.broker import Broker, Partition, Range
 from pipeline.checkpoint import offsets
 from pipeline.errors import PipelineError
 from pipeline.metrics import Metrics
 from pipeline.preflight import GONE, Loss
+from pipeline.reports import Report
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-Report = Mapping[str, Any]
 
 
 def summary(job: str, report: Report) -> dict[str, object]:
@@ -138,14 +137,14 @@ class Progress:
         """Report the batches since the last look. Spark also reports time without a batch, under the number of the next
         one."""
         for query in queries:
-            last = query.lastProgress
-            if last is None or last.timestamp == self._seen.get(query.name):
+            last = reports.began(query)
+            if last is None or last == self._seen.get(query.name):
                 continue
-            self._seen[query.name] = last.timestamp
-            for progress in query.recentProgress:
-                if "addBatch" in progress.durationMs and progress.batchId > self._told.get(query.name, -1):
-                    self._told[query.name] = progress.batchId
-                    self.batch(query.name, json.loads(progress.json))
+            self._seen[query.name] = last
+            for report in reports.recent(query):
+                if "addBatch" in report["durationMs"] and report["batchId"] > self._told.get(query.name, -1):
+                    self._told[query.name] = report["batchId"]
+                    self.batch(query.name, report)
 
     def batch(self, job: str, report: Report) -> None:
         numbers = summary(job, report)

@@ -51,6 +51,9 @@ HIDDEN = {
     "spark.sql.redaction.string.regex": f"(?:{HIDDEN_TEXT})",
 }
 
+#: Names of classes and packages in the JVM, as PySpark and this pipeline write them.
+NAMES = ("PythonUtils", "PythonSQLUtils", "functions", "org", "scala", "org.apache.spark.sql.functions")
+
 DEFAULTS = {
     "spark.sql.redaction.options.regex": "(?i)url",  # the default of Spark
     "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
@@ -65,6 +68,9 @@ DEFAULTS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
     # By default a query without new records and without an interval asks the brokers 100 times a second.
     "spark.sql.streaming.pollingDelay": "200ms",
+    # PySpark would ask the JVM four times for each expression, to name a line of Python in Spark's errors. A third of
+    # the calls that build the queries are for that.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
@@ -112,6 +118,7 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     elif not submitted and "spark.master" not in config.spark:
         builder = builder.master("local[*]")
     session = builder.getOrCreate()
+    keep_names(session)
     if "spark.log.level" not in config.spark:
         _silence(session, STREAMS_LOGGER)
     if submitted:  # the driver's JVM started before its options
@@ -129,6 +136,16 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     if any(map(object_store.is_object_store, places)):
         object_store.install(session)
     return session
+
+
+def keep_names(session: SparkSession) -> None:
+    """Look up the names once that PySpark looks up for each expression.
+
+    The JVM searches a short name in ten packages, each time in all jars of its class path, which are hundreds.
+    """
+    jvm: Any = session._jvm
+    for name in NAMES:
+        setattr(jvm, name, getattr(jvm, name))
 
 
 def _silence(session: SparkSession, logger: str) -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from pipeline.reports import began
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -38,17 +40,11 @@ class Stop:
 def finish(queries: Iterable[StreamingQuery], look: Callable[[], None]) -> None:
     """Stop each query after its running batch; Spark interrupts a batch that begins after that, and repeats it
     later."""
-    running = {query: _report(query) for query in queries if query.isActive}
+    running = {query: began(query) for query in queries if query.isActive}
     while running:
         for query, before in list(running.items()):
-            if _report(query) != before or not query.isActive or not query.status["isTriggerActive"]:
+            if began(query) != before or not query.isActive or not query.status["isTriggerActive"]:
                 query.stop()
                 del running[query]
         look()
         time.sleep(LOOK_S)
-
-
-def _report(query: StreamingQuery) -> str | None:
-    """Return when the batch began that Spark has reported last."""
-    last = query.lastProgress
-    return last.timestamp if last else None

@@ -29,6 +29,7 @@ def test_delta_reads_its_log_in_two_tasks_unless_told_otherwise() -> None:
         ("spark.databricks.delta.properties.defaults.checkpointInterval", str(2**31 - 1), "10"),
         ("spark.databricks.delta.stats.collect", "false", "true"),
         ("spark.sql.streaming.pollingDelay", "200ms", "10ms"),  # a job that has nothing to read takes no core
+        ("spark.python.sql.dataFrameDebugging.enabled", "false", "true"),
     ],
 )
 def test_what_makes_batches_slow_or_idle_jobs_busy_is_off_unless_told_otherwise(key: str, ours: str, own: str) -> None:
