@@ -24,7 +24,9 @@ from pipeline.lake.commits import BATCH, decode
 from testkit.needs import ROOT
 
 #: Time between two looks at the files; the moment that a test waits for is some milliseconds long.
-LOOK_S = 0.001
+LOOK_S = 0.003
+#: The same for something that stays.
+SLOW_LOOK_S = 0.1
 
 
 def newest(folder: Path) -> int:
@@ -121,14 +123,16 @@ class Driver:
                 child.kill()
         psutil.wait_procs(children, 30)
 
-    def wait_for(self, happens: Callable[[], bool], what: str, *, timeout_s: float) -> None:
-        """Look every millisecond. Raises AssertionError if the driver has ended, or if nothing happens."""
+    def wait_for(
+        self, happens: Callable[[], bool], what: str, *, timeout_s: float, look_s: float = SLOW_LOOK_S
+    ) -> None:
+        """Look every `look_s`. Raises AssertionError if the driver has ended, or if nothing happens."""
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while not happens():
             assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self.tail()}"
             assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{self.tail()}"
-            time.sleep(LOOK_S)
+            time.sleep(look_s)
 
     def tail(self, lines: int = 80) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

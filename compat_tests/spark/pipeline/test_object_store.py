@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.copying import RAW
-from compat_tests.spark.pipeline.driver import Driver, newest_of, write_config
+from compat_tests.spark.pipeline.driver import LOOK_S, Driver, newest_of, write_config
 from compat_tests.spark.pipeline.s3 import S3, SECRET_KEY, before_each_request, stand_still
 from compat_tests.spark.session import short_lived
 from compat_tests.topics import Topics
@@ -135,7 +135,7 @@ def test_the_job_is_exact_on_s3_and_runs_once(started: Job, spark: SparkSession,
     between = 0
     while between < KILLS:
         job.driver.start(*CONTINUOUS)
-        job.driver.wait_for(partial(job.is_between, job.done()), "is between", timeout_s=PATIENCE_S)
+        job.driver.wait_for(partial(job.is_between, job.done()), "is between", timeout_s=PATIENCE_S, look_s=LOOK_S)
         job.driver.kill()
         between += job.is_between()
         assert max(job.batches()) * A_BATCH < EVENTS, "it was always too late for the kill"

@@ -5,8 +5,10 @@ The generator writes; all jobs run in one driver, in small batches. A round star
 Python and JVM) at a moment of some kind. The kinds are between a batch's commit in the lake and its commit in Spark's
 checkpoint, between the growth of a sink topic and the commit, and any moment. In every second round the broker is
 killed too. Then everything is read to the end and compared with what plain Python computes from the same records
-(spark/example/expected.py). `make test` kills the driver once in the lake's moment and once in that of a sink topic; a
-long run has all rounds.
+(spark/example/expected.py).
+
+`make test` kills the driver and the broker once, in the lake's moment, and reads to the end in the session that all
+tests share; test_streams.py repeats a batch of a sink topic. A long run has all rounds, and another driver at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import pytest
 
 from compat_tests.node import Node, make_node
 from compat_tests.spark.pipeline.driver import (
+    LOOK_S,
     Checkpoint,
     Driver,
     LakeBetween,
@@ -40,7 +43,9 @@ from example.generator import CLOSING_USER, Workload, generate
 from example.records import Record, Times
 from example.results import Outcome, Place
 from example.sending import Sender
-from pipeline import lake
+from pipeline import config, job, lake
+from pipeline.queries import ALL
+from pipeline.sinks import Trigger
 from testkit import needs
 from testkit.ports import steady_port
 
@@ -50,8 +55,8 @@ if TYPE_CHECKING:
 # The slack is for records that wait in the producer while the broker is away. Records of one partition are written a
 # moment before those of another, and a moment is an hour of the example's day.
 DAY = Workload(users=250, partitions=2, times=Times(slack_s=3600))
-#: Enough for two rounds and the rest.
-SHORT_DAY = replace(DAY, users=140)
+#: Enough for one round and the rest.
+SHORT_DAY = replace(DAY, users=60)
 #: The number of records in each round, and their rate (records a second). After them records come slowly, however slow
 #: the machine is.
 PER_ROUND, RATE, TRICKLE = 450, 40, 0.5
@@ -129,13 +134,16 @@ class World:
         self.driver.kill()
         self.rounds += 1
 
-    def finish(self) -> None:
-        """Write everything that is left, and read it to the end."""
+    def finish(self, spark: SparkSession | None) -> None:
+        """Write everything that is left, and read it to the end, in this session or else in a driver of its own."""
         self._finishing = True
         self._sending.join(PATIENCE_S)
         assert not self._sending.is_alive()
-        self._configure(1000)
-        self.driver.run_to_the_end("--once", "--master", "local[2]", timeout_s=2 * PATIENCE_S)
+        path = self._configure(1000)
+        if spark is None:
+            self.driver.run_to_the_end("--once", "--master", "local[2]", timeout_s=2 * PATIENCE_S)
+        else:
+            assert job.run(spark, ALL, config.load(path), Trigger(once=True)) == 0
 
     def close(self) -> None:
         self.driver.kill()
@@ -151,7 +159,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-SHORT = ["lake", "conversions"]
+SHORT = ["lake"]
 LONG = ["lake", "letters", "any", "conversions", "lake"]
 
 
@@ -192,16 +200,17 @@ def test_the_answer_is_right_whatever_was_killed(
                 any_moment = partial(has_come, time.monotonic() + rng.random())
                 world.driver.wait_for(any_moment, "any moment", timeout_s=10)
             else:
-                world.driver.wait_for(moments[kind], f"{kind}: written, not committed", timeout_s=PATIENCE_S)
+                what = f"{kind}: written, not committed"
+                world.driver.wait_for(moments[kind], what, timeout_s=PATIENCE_S, look_s=LOOK_S)
             world.kill_driver()
             hits[kind] += 1 if kind == "any" else moments[kind].is_true()
     assert world.broker_kills >= (len(rounds) + 1) // 2
     assert world.rounds >= len(rounds)
     assert all(hits[name] >= count for name, count in wanted.items()), hits
     assert len(world.sender.delivered) < answer.records, "the generator was writing all the time"
-    world.finish()
-    print(f"\ndriver killed {world.rounds} times, {dict(hits)}; broker killed {world.broker_kills} times")
     spark: SparkSession = request.getfixturevalue("spark")
+    world.finish(spark if rounds is SHORT else None)
+    print(f"\ndriver killed {world.rounds} times, {dict(hits)}; broker killed {world.broker_kills} times")
     found = results.read(lake.read(spark, str(world.lake)), bootstrap)
     # A reader that shares no code with the writer reads the same.
     theirs = polars.read_delta(str(world.lake)).filter(polars.col("user_id") != CLOSING_USER)["event_id"]

@@ -221,11 +221,18 @@ def test_a_topic_that_is_made_anew_beneath_a_running_job(
     assert "To read the new topic from its beginning" in said
 
 
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        # One job of each sink. Conversions have a watermark in two sources.
+        pytest.param([LAKE, CONVERSIONS], id="lake-and-conversions"),
+        pytest.param([LAKE, WINDOWS, SESSIONS, CONVERSIONS], marks=pytest.mark.long(amount="four jobs"), id="all"),
+    ],
+)
 def test_good_events_behind_the_watermark_are_dead_letters_of_each_job_and_an_alert(
-    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str], jobs: list[Job]
 ) -> None:
     """The clock of one client is 59 minutes ahead. Other clients send events of half an hour ago, which is allowed."""
-    jobs = [LAKE, WINDOWS, SESSIONS, CONVERSIONS]
     minute_ms = 60_000
     ahead_ms, late_ms = NOW_MS + 59 * minute_ms, NOW_MS - 30 * minute_ms
     for topic, made in ((world.clicks, click), (world.orders, order)):

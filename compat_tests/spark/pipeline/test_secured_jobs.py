@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-WORKLOAD = Workload(users=60, partitions=2)
+WORKLOAD = Workload(users=30, partitions=2)
 NONE: Mapping[str, str] = {}
 
 
