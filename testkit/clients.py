@@ -102,8 +102,9 @@ class Client(ABC):
         """Join a group, from the earliest record if nothing is committed."""
 
 
-def wait_until(what: Callable[[], T | None], why: str, *, timeout_s: float = PATIENCE_S) -> T:
-    """Repeat a question until the answer is true; the only way in which a test waits."""
+def wait_until(what: Callable[[], T | None], why: str, *, timeout_s: float = PATIENCE_S, every_s: float = 0.05) -> T:
+    """Repeat a question until the answer is true; the only way in which a test waits. `every_s`: the rest between two
+    questions, longer for one that starts a process."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = what()
@@ -111,4 +112,4 @@ def wait_until(what: Callable[[], T | None], why: str, *, timeout_s: float = PAT
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s} s: {why} (last answer: {answer!r})")
-        time.sleep(0.05)
+        time.sleep(every_s)

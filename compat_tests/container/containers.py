@@ -12,7 +12,10 @@ from datetime import datetime
 from typing import Any
 
 #: A bound for hanging containers, not a measure.
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
+#: The rest between two questions to the engine. Each is a process of its own, and some start one in the container: more
+#: of them would take the time that the container needs.
+EVERY_S = 0.25
 SERVES = "Kafka Server started"
 
 
@@ -50,13 +53,17 @@ class Container:
         """Wait until the log has `text` `count` times, and return the log."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            running = self.inspect("{{.State.Running}}") == "true"
             log = self.log()
+            if log.count(text) >= count:
+                return log
+            running = self.inspect("{{.State.Running}}") == "true"
+            # It may have written the text, and ended, since the last look.
+            log = log if running else self.log()
             if log.count(text) >= count:
                 return log
             assert running, f"ended with {self.inspect('{{.State.ExitCode}}')}:\n{log}"
             assert time.monotonic() < deadline, f"{text!r} is not there after {PATIENCE_S} s:\n{log}"
-            time.sleep(0.05)
+            time.sleep(EVERY_S)
 
     def wait_for_end(self) -> int:
         return int(docker("wait", self.name).stdout)
@@ -66,7 +73,7 @@ class Container:
         deadline = time.monotonic() + PATIENCE_S
         while (status := self.inspect("{{.State.Health.Status}}")) != "healthy":
             assert time.monotonic() < deadline, f"{status}: {self.inspect('{{json .State.Health.Log}}')}\n{self.log()}"
-            time.sleep(0.2)
+            time.sleep(EVERY_S)
 
     def seconds_to_ready(self) -> float:
         """Return the time from the start of the container to the line of a serving node, in its last run."""

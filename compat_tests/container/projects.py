@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, PartitionMetadata
 
-from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
+from compat_tests.container.containers import EVERY_S, PATIENCE_S, docker, fresh_name
 from compat_tests.container.host_clients import at
 from testkit import needs
 from testkit.clients import wait_until
@@ -105,7 +105,7 @@ class Project:
     def serves(self, *services: str) -> None:
         """Wait until each node reports that it serves."""
         for service in services:
-            wait_until(partial(self._healthy, service), f"{service} serves", timeout_s=PATIENCE_S)
+            wait_until(partial(self._healthy, service), f"{service} serves", timeout_s=PATIENCE_S, every_s=EVERY_S)
 
     def _healthy(self, service: str) -> bool:
         found = self.containers().get(service)
@@ -157,7 +157,7 @@ class Project:
             hosts = {number: (str(broker.host), broker.port) for number, broker in found.brokers.items()}
             return hosts == wanted
 
-        wait_until(has, f"the brokers are {wanted}", timeout_s=PATIENCE_S)
+        wait_until(has, f"the brokers are {wanted}", timeout_s=PATIENCE_S, every_s=EVERY_S)
 
     def create_topic(self, partitions: int = 3) -> str:
         """Create a topic with the cluster's replication factor and min.insync.replicas."""
@@ -187,7 +187,7 @@ class Project:
                 set(part.replicas) == set(part.isrs) == wanted and part.leader in wanted for part in found
             )
 
-        wait_until(whole, f"{topic} is in sync on {wanted}", timeout_s=PATIENCE_S)
+        wait_until(whole, f"{topic} is in sync on {wanted}", timeout_s=PATIENCE_S, every_s=EVERY_S)
 
     def _admin(self, *numbers: int) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap(*numbers), "log_level": 0})

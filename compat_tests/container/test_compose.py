@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from compat_tests.container.conftest import Projects
-from compat_tests.container.containers import PATIENCE_S, docker
+from compat_tests.container.containers import EVERY_S, PATIENCE_S, docker
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in
 from compat_tests.container.projects import Project
 from testkit.clients import wait_until
@@ -93,6 +93,7 @@ def test_clients_of_the_host_and_inside(cluster: Project) -> None:
             lambda found=container: docker("inspect", "-f", "{{.State.Health.Status}}", found).stdout == "healthy\n",  # type: ignore[misc]
             f"{service} is healthy",
             timeout_s=PATIENCE_S,
+            every_s=EVERY_S,
         )
 
 
@@ -112,7 +113,7 @@ def test_a_node_is_killed(cluster: Project) -> None:
         traffic.goes_on()
         # Its address is gone and refuses nothing, so its death is detected by the end of its connections, not of its
         # session.
-        wait_until(lambda: _is_fenced_early(cluster, 2), "node-2 is fenced before its session is over")
+        wait_until(lambda: _is_fenced_early(cluster, 2), "node-2 is fenced before its session is over", every_s=EVERY_S)
         # Two replicas are enough for acks=all.
         cluster.compose("up", "-d", "node-2")
         cluster.in_sync(topic, 1, 2, 3)

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.built import go_program
 from compat_tests.container.conftest import Projects
-from compat_tests.container.containers import PATIENCE_S
+from compat_tests.container.containers import EVERY_S, PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
 from compat_tests.container.projects import FOLDER, SECRETS, Project
 from pykbroker.__main__ import main as generate
@@ -34,7 +34,7 @@ def active_controller(cluster: Project) -> str:
         leader = int(fields["LeaderId"])
         return f"controller-{leader}" if leader > 0 else None
 
-    return wait_until(asked, "the quorum has a leader", timeout_s=PATIENCE_S)
+    return wait_until(asked, "the quorum has a leader", timeout_s=PATIENCE_S, every_s=EVERY_S)
 
 
 def test_isolated_controllers(new_project: Projects) -> None:

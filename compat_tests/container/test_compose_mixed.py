@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compat_tests.container.conftest import Projects
-from compat_tests.container.containers import PATIENCE_S
+from compat_tests.container.containers import EVERY_S, PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in
 from compat_tests.container.projects import Project
 from testkit.clients import wait_until
@@ -37,7 +37,7 @@ def voters_follow(cluster: Project, service: str) -> None:
             lag == 0 for lag, _ in found.values()
         )
 
-    wait_until(follow, f"{service} sees a leader and two followers", timeout_s=PATIENCE_S)
+    wait_until(follow, f"{service} sees a leader and two followers", timeout_s=PATIENCE_S, every_s=EVERY_S)
 
 
 def test_both_are_brokers_and_voters(new_project: Projects, apache_kafka_image: str) -> None:

@@ -137,11 +137,11 @@ def test_a_container_serves_within_a_second(new_container: NewContainer) -> None
         node = new_container()
         node.wait_for(SERVES)
         taken.append(node.seconds_to_ready())
-        of_processor = node.processor_seconds()
+        taken[-1] = min(taken[-1], node.processor_seconds())
         node.close()
         if taken[-1] <= 1.0:
             return
-    assert of_processor <= 1.0, taken
+    raise AssertionError(f"each start took more than a second: {taken}")
 
 
 def test_health(new_container: NewContainer) -> None:
