@@ -20,10 +20,12 @@ _TOOL = "org.apache.kafka.tools.TransactionsCommand"
 Place = tuple[str, str, str]
 
 
-def wait_with_mending(node: Node, what: Callable[[], object], why: str, *, timeout_s: float) -> None:
+def wait_with_mending(
+    node: Node, what: Callable[[], object], why: str, *, timeout_s: float, every_s: float = 0.1
+) -> None:
     """Do `wait_until`. If a transaction hangs in Apache Kafka, abort it and wait for the same time again."""
     try:
-        wait_until(what, why, timeout_s=timeout_s)
+        wait_until(what, why, timeout_s=timeout_s, every_s=every_s)
     except AssertionError:
         if not isinstance(node, ApacheKafka):
             raise
@@ -31,7 +33,7 @@ def wait_with_mending(node: Node, what: Callable[[], object], why: str, *, timeo
         if not ended:
             raise
         print(f"Apache Kafka had left transactions open in {ended}, which its own tool has aborted")
-        wait_until(what, why, timeout_s=timeout_s)
+        wait_until(what, why, timeout_s=timeout_s, every_s=every_s)
 
 
 def _end_what_hangs(bootstrap: str) -> set[Place]:

@@ -6,6 +6,9 @@ from collections import defaultdict
 
 from compat_tests.python.confluent_client import ConfluentClient
 
+#: The rest between two readings of a topic by a test that waits for its end: each reads all of it.
+EVERY_S = 0.5
+
 
 def values(bootstrap: str, topic: str, *, committed: bool = True) -> dict[int, list[bytes]]:
     """Return the values of each partition by their offsets, to the last stable offset or to the end."""

@@ -35,6 +35,10 @@ pytestmark = pytest.mark.timeout(900)
 PARTITIONS = 2
 #: After a kill a copier may wait for the end of the transaction and of the session of the one before it.
 PATIENCE_S = 300.0
+#: Classic groups have three clients, and the new ones two. The other protocol of a client is a long test.
+ALSO = pytest.mark.long(amount="the other protocol of a client")
+CLASSIC_ALSO = [pytest.param("classic", marks=ALSO), "consumer"]
+CONSUMER_ALSO = ["classic", pytest.param("consumer", marks=ALSO)]
 
 
 class Loop:
@@ -89,7 +93,9 @@ class Loop:
             found = reading.values(self.node.bootstrap, self.target)
             return sum(map(len, found.values())) >= self._written
 
-        wait_with_mending(self.node, whole, f"all {self._written} records are copied", timeout_s=PATIENCE_S)
+        wait_with_mending(
+            self.node, whole, f"all {self._written} records are copied", timeout_s=PATIENCE_S, every_s=reading.EVERY_S
+        )
         for slot in self.slots:
             slot.close()
         found = reading.values(self.node.bootstrap, self.target)
@@ -155,7 +161,7 @@ def java_copier() -> list[str]:
 
 
 class TestConfluentKafka(LoopSuite):
-    @pytest.fixture(params=["classic", "consumer"])
+    @pytest.fixture(params=CLASSIC_ALSO)
     def protocol(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
@@ -181,7 +187,7 @@ class TestAiokafka(LoopSuite):
 
 
 class TestFranzGo(LoopSuite):
-    @pytest.fixture(params=["classic", "consumer"])
+    @pytest.fixture(params=CONSUMER_ALSO)
     def protocol(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 

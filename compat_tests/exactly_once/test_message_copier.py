@@ -99,7 +99,9 @@ class Copy:
             now = reading.values(self.node.bootstrap, self.target)
             return sum(map(len, now.values())) >= total
 
-        wait_with_mending(self.node, whole, f"all {total} records are copied", timeout_s=PATIENCE_S)
+        wait_with_mending(
+            self.node, whole, f"all {total} records are copied", timeout_s=PATIENCE_S, every_s=reading.EVERY_S
+        )
         for slot in self.copiers:
             slot.close()
         target = reading.placed(self.node.bootstrap, self.target)
@@ -118,7 +120,9 @@ class Copy:
             return {(e["partition"], e["offset"]): e["value"].encode() for e in read}
 
         why = "the consumer beside it has seen the whole output"
-        wait_with_mending(self.node, lambda: len(watched()) >= total, why, timeout_s=PATIENCE_S)
+        wait_with_mending(
+            self.node, lambda: len(watched()) >= total, why, timeout_s=PATIENCE_S, every_s=reading.EVERY_S
+        )
         assert watched() == everything
         print(
             f"{total} records copied; copiers ended by themselves {sum(len(slot.ends) for slot in self.copiers)} times"

@@ -199,7 +199,7 @@ def _wait_while(lacks: Callable[[], str], why: str) -> None:
         return not said[0]
 
     try:
-        wait_until(is_done, why)
+        wait_until(is_done, why, every_s=reading.EVERY_S)
     except AssertionError as error:
         raise AssertionError(f"{error}; {said[0]}") from None
 
