@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from compat_tests.node import format_directories
 from compat_tests.tool_server import run_shared
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -224,9 +225,7 @@ class Cluster(Nodes):
             run_shared("kafka.tools.StorageTool", ["format", *arguments], version=self._kafka)
         else:
             command, environment = self._pykbroker(number)
-            subprocess.run(
-                [*command, "format", *arguments], env=environment, check=True, capture_output=True, timeout=PATIENCE_S
-            )
+            format_directories(command, *arguments, env=environment if number in self.pythons else None)
 
     def _first_voters(self) -> list[str]:
         voters = (

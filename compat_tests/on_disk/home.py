@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from compat_tests.node import format_directories
 from compat_tests.tool_server import run_shared
 from testkit import needs
 from testkit.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command
@@ -25,7 +26,7 @@ from testkit.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]
 READY = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 180
 
 
 class Home:
@@ -82,8 +83,8 @@ class Home:
             words = ["format", f"--cluster-id={cluster_id}", "-c", str(self.properties), "--standalone", *args]
             run_shared("kafka.tools.StorageTool", words)
         else:
-            words = ["format", str(self.properties), f"--cluster-id={cluster_id}", *args]
-            subprocess.run([*needs.node_command(), *words], check=True, capture_output=True, env=self._python)
+            words = [str(self.properties), f"--cluster-id={cluster_id}", *args]
+            format_directories(needs.node_command(), *words, env=self._python)
 
     def start(self, owner: Owner) -> None:
         """Start an owner; returns when clients can connect."""
