@@ -12,6 +12,7 @@ from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import SERVES, Container, docker
 from compat_tests.container.host_clients import at, consume, produce, topics_at
 from testkit.ports import steady_port
+from testkit.slowness import slowness
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)
@@ -131,13 +132,13 @@ def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer
 
 
 def test_a_container_serves_within_a_second(new_container: NewContainer) -> None:
-    """Measured by the clock, or, if other work slows every start down, by the processor time that it takes."""
+    """Measured by the clock, or, if other work slows every start down, by its processor time on a quiet machine."""
     taken: list[float] = []
-    for _ in range(10):
+    for _ in range(5):
         node = new_container()
         node.wait_for(SERVES)
         taken.append(node.seconds_to_ready())
-        taken[-1] = min(taken[-1], node.processor_seconds())
+        taken[-1] = min(taken[-1], node.processor_seconds() / slowness())
         node.close()
         if taken[-1] <= 1.0:
             return

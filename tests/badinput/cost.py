@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.nodes.sim import Sim
+from testkit.slowness import slowness
 from tests.growth import MOST_GROWTH
-from tests.slowness import slowness
 
 #: CPU seconds that 4 N elements may cost, whatever N cost, because less is noise.
 ENOUGH_SECONDS = 0.02
