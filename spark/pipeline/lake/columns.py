@@ -8,11 +8,18 @@ from pipeline.lake.positions import LakeError
 from pipeline.schemas import EVENT
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 PARTITIONS = ("date", "topic")
 SCHEMA = f"{EVENT}, date date, topic string"
+
+
+def nothing(spark: SparkSession, schema: str) -> DataFrame:
+    """Return a frame of these columns without rows. For that of `createDataFrame` Spark starts Python workers."""
+    from pyspark.sql import functions as F
+
+    return spark.range(0).select(F.from_json(F.lit("{}"), schema).alias("row")).select("row.*")
 
 
 def refuse_others(spark: SparkSession, place: str, schema: str, *, adopting: bool) -> None:

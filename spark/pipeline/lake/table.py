@@ -226,7 +226,7 @@ class Lake:
 
     def _claimed(self, note: Note, newest: int) -> bool:
         """Return True if the claim is in the log and the driver before it made no commit in between."""
-        nothing = self._spark.createDataFrame([], self._schema)
+        nothing = columns.nothing(self._spark, self._schema)
         try:
             writer = nothing.write.format("delta").mode("errorifexists" if newest < 0 else "append")
             writer.partitionBy(*PARTITIONS).options(**self._options(note, None)).save(self._path)
