@@ -87,12 +87,12 @@ def test_the_load_model_of_secured_nodes(
     # In a long window one report that comes late, as on a busy machine, is less than the 5% that may be missing.
     words = ["--config", str(path), "--file", str(file), "--window", "30"]
     every = {(TOPIC, number) for number in range(PARTITIONS)}
+    # The test above needs both workers. A job of one core starts one executor.
+    submission = Submission([pipeline_wheel], PACKAGES, settings={"spark.cores.max": "1"})
 
     def has_told() -> bool:
         """Run the job. On a busy machine brokers report late, and the job says to wait, or leaves a partition out."""
-        ran = cluster.submit(
-            ROOT / "spark/jobs/cluster_loads.py", *words, submission=Submission([pipeline_wheel], PACKAGES)
-        )
+        ran = cluster.submit(ROOT / "spark/jobs/cluster_loads.py", *words, submission=submission)
         code, said = ran.wait(), ran.said()
         if code == 1 and "wait until the brokers have reported for longer" in said:
             return False
