@@ -38,7 +38,9 @@ SEEDS = [6, 5, 1, 0, *range(7, 12)]
 FIRST = {
     "a recovery point is ahead of the flush": 1,
     "sealed indexes are not fsynced": 5,
-    "side files are never synced": 8,
+    "side files are never synced": 4,
+    "a truncation leaves its checkpoints": 5,
+    "a truncation is not synced": 2,
 }
 #: another workload shows this one sooner
 WORKLOADS: dict[str, type[Workload]] = {"retired names go before the log start is durable": RetiringWorkload}
@@ -123,10 +125,6 @@ def clean_shutdown_that_is_kept(patch: Patch) -> None:
             unlink(disk, path)
 
     patch.setattr(MemoryDisk, "unlink", some)
-
-
-def truncation_that_leaves_its_checkpoints(patch: Patch) -> None:
-    patch.setattr(OffsetCheckpoints, "before_truncation", lambda *_: [])
 
 
 def clean_shutdown_that_may_come_back(patch: Patch) -> None:
