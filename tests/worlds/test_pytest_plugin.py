@@ -61,6 +61,34 @@ def test_the_first_seed_that_fails_is_the_failure(tmp_path: Path) -> None:
     assert "1 passed" in run(tmp_path, SEEDS, "--kafka-seed", "2", "-k", "fails")
 
 
+def test_the_faults_of_a_failure_are_shrunk(tmp_path: Path) -> None:
+    """The service cannot bear a second start, so one fault that ends it is enough."""
+    module = (
+        HEAD
+        + """
+@pytest.mark.kafka_world(seeds=20)
+async def test_it(kafka_world):
+    async def service():
+        kafka_world.did("started")
+        await asyncio.sleep(3600)
+
+    if kafka_world.seed < 3:
+        return  # they draw a fault or two
+    kafka_world.app("service", service)
+    await kafka_world.disturb("30s", brokers=False, apps=True)
+    assert len(kafka_world.done("started")) == 1, f"started {len(kafka_world.done('started'))} times"
+"""
+    )
+    said = run(tmp_path, module)
+    (drawn,) = re.findall(r"1 of the (\d+) faults that were drawn are enough", said)
+    assert int(drawn) > 2
+    (again,) = re.findall(r"again: pytest 'test_it.py::test_it' (--kafka-seed \d+:\d+)", said)
+    assert "started 2 times" in said
+    assert "started 2 times" in run(tmp_path, module, *again.split())
+    # The same seed without any fault.
+    assert "1 passed" in run(tmp_path, module, *f"{again.partition(':')[0]}:".split())
+
+
 def test_each_seed_has_its_own_fixtures_and_time_follows_names(tmp_path: Path) -> None:
     said = run(
         tmp_path,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import os
 import random
 import secrets
@@ -22,7 +23,8 @@ from typing import Any
 import aiokafka
 import pytest
 
-from pykbroker_worlds import AppFailed, NotSimulated, Stuck, World
+from pykbroker_worlds import AppFailed, AtLeastOnce, Broken, Did, NotSimulated, Stuck, World
+from pykbroker_worlds.faults.app_faults import AppFault, AppFaults, AppKind, draw_app_faults
 from pykbroker_worlds.simulated.world import EPOCH_MS
 
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -145,6 +147,90 @@ def test_an_application_that_fails_ends_the_scenario_unless_it_may() -> None:
         return app.lives
 
     assert patient.run(lenient) == 2
+
+
+def test_a_supervisor_starts_a_failed_application_again() -> None:
+    world = World(4)
+
+    async def fragile() -> None:
+        await asyncio.sleep(1)
+        world.did("failed")
+        raise ValueError("as always")
+
+    async def scenario() -> None:
+        app = world.app("fragile", fragile, restart_after="2s")
+        await world.sleep("8 s")
+        assert app.lives == 3
+
+    world.run(scenario)
+    assert [round(effect.seconds - world.effects[0].seconds) for effect in world.effects] == [0, 3, 6]
+
+
+def test_a_stopped_application_runs_its_finally_and_has_half_a_minute() -> None:
+    world = World(5)
+
+    async def service(rest: float) -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            world.did("stopping", rest)
+            await asyncio.sleep(rest)
+            world.did("stopped", rest)
+
+    async def scenario() -> None:
+        quick, slow = (world.app(f"{rest}", lambda rest=rest: service(rest)) for rest in (1, 60))  # type: ignore[misc]
+        await world.sleep("1 s")
+        for app in (quick, slow):
+            await app.stop()
+            assert not app.is_alive
+        await world.sleep("2 min")
+
+    world.run(scenario)
+    assert world.done("stopping") == [1, 60]
+    assert world.done("stopped") == [1]
+    assert any("does not stop within 30 s" in line for line in world.story)
+
+
+@pytest.mark.parametrize("kind", [AppKind.KILL, AppKind.STOP, AppKind.PAUSE, AppKind.ISOLATE, AppKind.STORE])
+def test_each_fault_of_an_application_comes_and_goes(kind: AppKind) -> None:
+    world = World(6)
+    ended: list[float] = []
+
+    async def ticking() -> None:
+        try:
+            while True:
+                async with world.store.transaction() as rows:
+                    rows.did("tick")
+                await asyncio.sleep(0.1)
+        finally:
+            ended.append(world.seconds())
+
+    async def scenario() -> None:
+        app = world.app("service", ticking, restart_after="1s")
+        faults = AppFaults([AppFault(0, 1.0, kind, 0.0, 3.0, 1.0)], [app], ["machine 1"], world.store)
+        network, began = world.simulated.network, world.seconds()
+        running = asyncio.ensure_future(faults.run(world.simulated, 8.0, asyncio.ensure_future))
+        await world.sleep("2 s")
+        assert network.are_apart("service", "machine 1") == (kind is AppKind.ISOLATE)
+        assert (app.lives == 1) or kind is AppKind.STORE
+        await running
+        assert not network.are_apart("service", "machine 1")
+        assert world.store.fail_share == 0
+        assert app.is_alive
+        assert (app.lives > 1) == (kind in (AppKind.KILL, AppKind.STOP, AppKind.STORE))
+        ticks = [effect.seconds - began for effect in world.effects]
+        gap = max(later - earlier for earlier, later in itertools.pairwise(ticks))
+        assert (gap > 2.5) == (kind in (AppKind.KILL, AppKind.STOP, AppKind.PAUSE)), gap
+        assert bool(ended) == (kind in (AppKind.STOP, AppKind.STORE)), "SIGKILL runs no finally"
+
+    world.run(scenario)
+
+
+def test_what_a_seed_draws_has_every_kind_and_does_not_depend_on_what_happened() -> None:
+    drawn = [draw_app_faults(random.Random(f"{seed}"), 30.0, 5) for seed in range(60)]
+    assert {fault.kind for faults in drawn for fault in faults} == set(AppKind)
+    assert all(faults[0].number == 5 and len(faults) <= 6 for faults in drawn)
+    assert drawn[7] == draw_app_faults(random.Random("7"), 30.0, 5)
 
 
 def test_two_applications_do_not_have_one_name() -> None:
@@ -402,7 +488,7 @@ def test_faults_of_a_seed_lose_nothing_that_was_acknowledged(kafka_world: World)
     world.run(scenario)
     sent, seen = world.done("sent"), world.done("seen")
     assert {*sent} - {*seen} <= {sent[-1]}
-    assert any("fault 0" in line for line in world.story)
+    assert any("fault " in line for line in world.story)
 
 
 def test_a_broker_that_is_not_there_is_refused() -> None:
@@ -415,3 +501,40 @@ def test_a_broker_that_is_not_there_is_refused() -> None:
     world.run(scenario)
     with pytest.raises(ValueError, match="1 to 9 brokers"):
         World(1, brokers=10)
+
+
+def test_applications_that_go_on_have_time_for_what_was_there_at_the_end() -> None:
+    world = World(15)
+    world.must(AtLeastOnce(Did("asked"), Did("answered")))
+
+    async def service() -> None:
+        number = 0
+        while True:
+            world.did("asked", number)
+            await asyncio.sleep(30)
+            world.did("answered", number)
+            number += 1
+
+    async def scenario() -> None:
+        world.app("service", service)
+        await world.sleep("10 min")
+
+    world.run(scenario)
+
+
+def test_a_claim_that_does_not_hold_ends_the_run_with_its_story() -> None:
+    world = World(16)
+    world.must(AtLeastOnce(Did("asked"), Did("answered")), within="20s")
+
+    async def service() -> None:
+        world.did("asked", 7)
+        await asyncio.sleep(3_600)
+
+    async def scenario() -> None:
+        world.app("service", service)
+        await world.sleep("1 min")
+
+    with pytest.raises(Broken, match="answered: 7 is missing") as raised:
+        world.run(scenario)
+    assert "service asked 7" in str(raised.value)
+    assert 80 < world.seconds() < 180

@@ -11,21 +11,67 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pykbroker_worlds.apps import App, AppFailed
+    from pykbroker_worlds.checking.claims import (
+        AtLeastOnce,
+        ExactlyOnce,
+        Followed,
+        InOrder,
+        NothingLost,
+        NoZombieWrites,
+        OffsetsNotAhead,
+    )
+    from pykbroker_worlds.checking.evidence import AnyOf, Did, Effect, Records, StoredRecord
+    from pykbroker_worlds.checking.judge import Broken
     from pykbroker_worlds.simulated.loop import NotSimulated
     from pykbroker_worlds.store import Store, StoreConflict, StoreError
-    from pykbroker_worlds.world import Effect, Stuck, World
+    from pykbroker_worlds.watching import Stuck
+    from pykbroker_worlds.world import World
 
-__all__ = ["App", "AppFailed", "Effect", "NotSimulated", "Store", "StoreConflict", "StoreError", "Stuck", "World"]
+__all__ = [
+    "AnyOf",
+    "App",
+    "AppFailed",
+    "AtLeastOnce",
+    "Broken",
+    "Did",
+    "Effect",
+    "ExactlyOnce",
+    "Followed",
+    "InOrder",
+    "NoZombieWrites",
+    "NotSimulated",
+    "NothingLost",
+    "OffsetsNotAhead",
+    "Records",
+    "Store",
+    "StoreConflict",
+    "StoreError",
+    "StoredRecord",
+    "Stuck",
+    "World",
+]
 
 _HOMES = {
+    "AnyOf": "checking.evidence",
     "App": "apps",
     "AppFailed": "apps",
+    "AtLeastOnce": "checking.claims",
+    "Broken": "checking.judge",
+    "Did": "checking.evidence",
+    "Effect": "checking.evidence",
+    "ExactlyOnce": "checking.claims",
+    "Followed": "checking.claims",
+    "InOrder": "checking.claims",
+    "NoZombieWrites": "checking.claims",
     "NotSimulated": "simulated.loop",
+    "NothingLost": "checking.claims",
+    "OffsetsNotAhead": "checking.claims",
+    "Records": "checking.evidence",
     "Store": "store",
     "StoreConflict": "store",
     "StoreError": "store",
-    "Effect": "world",
-    "Stuck": "world",
+    "StoredRecord": "checking.evidence",
+    "Stuck": "watching",
     "World": "world",
 }
 

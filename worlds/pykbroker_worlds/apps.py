@@ -7,14 +7,17 @@ Responsible for its lives. Not responsible for what it does, which is the user's
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 #: The coroutine function that an application runs, called once in each life.
 Main = Callable[[], Coroutine[Any, Any, object]]
+#: Seconds that a process has between SIGTERM and SIGKILL.
+_GRACE_SECONDS: Final = 30.0
 
 
 class AppFailed(AssertionError):
@@ -28,9 +31,17 @@ class App:
     because all applications of a world share one interpreter.
     """
 
-    def __init__(self, world: SimWorld, name: str, main: Main, *, may_fail: bool = False) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        name: str,
+        main: Main,
+        *,
+        may_fail: bool = False,
+        restart_seconds: float | None = None,
+    ) -> None:
         """`name` is also the machine on which it runs. With `may_fail` an exception of `main` ends this process alone,
-        and not the scenario."""
+        and not the scenario. With `restart_seconds` it starts again after that time, as by a supervisor."""
         self.name = name
         #: how often it has been started
         self.lives = 0
@@ -38,7 +49,8 @@ class App:
         self.error: BaseException | None = None
         self._world = world
         self._main = main
-        self._may_fail = may_fail
+        self._may_fail = may_fail or restart_seconds is not None
+        self._restart_seconds = restart_seconds
         self._runtime: SimRuntime | None = None
         self._task: asyncio.Task[object] | None = None
 
@@ -74,7 +86,16 @@ class App:
             if life == self.lives and not self._world.loop.is_over:
                 self.error = error
                 self._world.tell(self.name, f"ends with {type(error).__name__}: {error}")
+                if self._restart_seconds is not None and isinstance(error, Exception):
+                    # A supervisor is another process.
+                    self._world.loop.call_later(
+                        self._restart_seconds, self._start_again, life, context=contextvars.Context()
+                    )
             return None
+
+    def _start_again(self, life: int) -> None:
+        if life == self.lives and not self.is_alive and not self._world.loop.is_over:
+            self.start()
 
     def kill(self) -> None:
         """End it as SIGKILL does: it runs nothing more, its connections are reset. Nothing happens if it is dead."""
@@ -82,6 +103,22 @@ class App:
             assert self._runtime is not None
             self._world.tell(self.name, "is killed")
             self._runtime.kill()
+
+    async def stop(self) -> None:
+        """End it as SIGTERM does in most services: `main` is cancelled, and its `finally` runs. After 30 virtual
+        seconds it is killed."""
+        if not self.is_alive:
+            return
+        assert self._task is not None
+        self._world.tell(self.name, "is told to stop")
+        task = self._task
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+        if not task.done():
+            self._world.tell(self.name, f"does not stop within {_GRACE_SECONDS:g} s, and is killed")
+        assert self._runtime is not None
+        # Tasks that `main` has left behind end with the process.
+        self._runtime.kill()
 
     def restart(self) -> None:
         """Kill it if it is alive, and start it again."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from pykbroker_worlds.worker import Answer, Worker
+    from pykbroker_worlds.worker import Answer, Request, Worker
     from pykbroker_worlds.world import World
 
 _SEED: Final = "--kafka-seed"
@@ -31,6 +31,7 @@ class _Playing:
     """The world of this process, which is a fork of a worker."""
 
     seed: int | None = None
+    kept: list[int] | None = None
     world: World | None = None
 
 
@@ -38,10 +39,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--kafka-seed`."""
     parser.getgroup("pykbroker worlds").addoption(
         _SEED,
-        type=int,
-        metavar="N",
-        help="run the tests with the mark kafka_world with this seed alone",
+        type=_chosen,
+        metavar="N[:FAULTS]",
+        help="run the tests with the mark kafka_world with this seed alone, and of its drawn faults only these: 7:0,3",
     )
+
+
+def _chosen(text: str) -> _Chosen:
+    """Parse the value of `--kafka-seed`: "7", or "7:0,3" for two of its faults, or "7:" for none."""
+    seed, colon, faults = text.partition(":")
+    return _Chosen(int(seed), [int(fault) for fault in faults.split(",") if fault] if colon else None)
+
+
+class _Chosen(NamedTuple):
+    """A seed, and the numbers of the drawn faults that happen, None for all."""
+
+    seed: int
+    kept: list[int] | None
+
+    def __str__(self) -> str:
+        return f"{self.seed}" if self.kept is None else f"{self.seed}:{','.join(map(str, self.kept))}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,7 +79,7 @@ def kafka_world(request: pytest.FixtureRequest) -> World:
     if marker is None or _Playing.seed is None:
         raise pytest.UsageError("the fixture kafka_world is for tests with @pytest.mark.kafka_world")
     mark = _Mark(**marker.kwargs)
-    _Playing.world = World(_Playing.seed, mark.brokers, mark.config)
+    _Playing.world = World(_Playing.seed, mark.brokers, mark.config, _Playing.kept)
     return _Playing.world
 
 
@@ -78,10 +95,10 @@ class _Mark(NamedTuple):
 # -- in a fork of a worker --------------------------------------------------------------------------------------------
 
 
-def begin_world(item: pytest.Item, seed: int) -> None:
+def begin_world(item: pytest.Item, seed: int, kept: list[int] | None) -> None:
     """Let `item` be run in a world of this seed. Refuses asynchronous fixtures: they would run on another loop."""
     assert isinstance(item, pytest.Function)
-    _Playing.seed = seed
+    _Playing.seed, _Playing.kept = seed, kept
     fixtures = item._fixtureinfo.name2fixturedefs
     asynchronous = sorted(
         name
@@ -142,36 +159,61 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
         seeds = _Mark(**marker.kwargs).seeds
     except TypeError as error:
         return [_failed(item, f"@pytest.mark.kafka_world: {error}")]
-    only = item.config.getoption(_SEED)
-    wanted = [only] if only is not None else list(range(seeds))
+    only: _Chosen | None = item.config.getoption(_SEED)
+    wanted = [only.seed] if only is not None else list(range(seeds))
+    kept = only.kept if only is not None else None
     jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
     try:
-        answers = sorted(_worker(item).ask(Request(item.nodeid, wanted, jobs)), key=lambda answer: answer.seed)
+        worker = _worker(item)
+        request = Request(item.nodeid, wanted, jobs, kept)
+        answers = sorted(worker.ask(request), key=lambda answer: answer.seed)
+        for answer in answers:
+            if answer.error:
+                return [_failed(item, answer.error)]
+        chosen = next((answer for answer in answers if answer.has_failed), answers[-1])
+        drawn = len(chosen.events)
+        if chosen.has_failed and only is None:
+            chosen = _shrunk(worker, request, chosen)
     except RuntimeError as error:
         del item.config.stash[_WORKER]
         return [_failed(item, str(error))]
-    for answer in answers:
-        if answer.error:
-            return [_failed(item, answer.error)]
-    chosen = next((answer for answer in answers if answer.has_failed), answers[-1])
     reports = [
         item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
     ]
     for report in reports:
         if report.when == "call":
             report.duration = sum(one["duration"] for answer in answers for one in answer.reports)
-            report.sections.append(("kafka world", _told(item, chosen, len(wanted))))
+            report.sections.append(("kafka world", _told(item, chosen, len(wanted), drawn)))
     return reports
 
 
-def _told(item: pytest.Item, answer: Answer, seeds: int) -> str:
+def _shrunk(worker: Worker, request: Request, failed: Answer) -> Answer:
+    """Return the answer of the same seed with as few faults as fail in the same way."""
+    from pykbroker_worlds.checking.shrink import shrink
+
+    smallest = failed
+
+    def fails(part: list[int]) -> bool:
+        nonlocal smallest
+        (answer,) = worker.ask(request._replace(seeds=[failed.seed], kept=part))
+        if not answer.has_failed or answer.error or answer.broken != failed.broken:
+            return False
+        smallest = answer
+        return True
+
+    shrink(failed.events, fails)
+    return smallest
+
+
+def _told(item: pytest.Item, answer: Answer, seeds: int, drawn: int) -> str:
     """Return what a person needs to see the same run again."""
-    return "\n".join(
-        [
-            f"seed {answer.seed} of {seeds}, trace {answer.digest[:16]}, with {', '.join(_versions())}",
-            f"again: pytest '{item.nodeid}' {_SEED} {answer.seed}",
-        ]
-    )
+    lines = [f"seed {answer.seed} of {seeds}, trace {answer.digest[:16]}, with {', '.join(_versions())}"]
+    seed = _Chosen(answer.seed, None)
+    if answer.has_failed and drawn:
+        lines.append(f"{len(answer.events)} of the {drawn} faults that were drawn are enough for this failure")
+        seed = _Chosen(answer.seed, list(answer.events)) if len(answer.events) < drawn else seed
+    lines.append(f"again: pytest '{item.nodeid}' {_SEED} {seed}")
+    return "\n".join(lines)
 
 
 def _versions() -> Iterator[str]:

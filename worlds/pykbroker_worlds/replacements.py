@@ -52,6 +52,8 @@ class WorldTime(Protocol):
     def random_bytes(self, count: int) -> bytes: ...
 
 
+#: aiokafka imports all of its compiled modules for records, or none.
+_COMPILED: Final = "aiokafka.record._crecords.default_records"
 _present: WorldTime | None = None
 _is_installed = False
 
@@ -72,7 +74,7 @@ def present(world: WorldTime) -> Iterator[None]:
 
 def refuse_compiled_clients() -> None:
     """Raises NotSimulated if a client that is about to connect has parts in C that read the real clock."""
-    if any(name.startswith("aiokafka.record._crecords.") for name in sys.modules):
+    if _COMPILED in sys.modules:
         raise NotSimulated(
             "aiokafka's compiled records read the clock of the operating system: use the mark kafka_world, or set "
             "AIOKAFKA_NO_EXTENSIONS=1 before aiokafka is imported"

@@ -35,6 +35,12 @@ class Rows(MutableMapping[Any, Any]):
         #: keys that were touched -> as they were stored then, and as they are in this transaction
         self._before: dict[Any, Any] = {}
         self._here: dict[Any, Any] = {}
+        #: effects that happen with the commit
+        self.effects: list[tuple[str, Any]] = []
+
+    def did(self, what: str, key: Any = None) -> None:
+        """Record an effect that happens if and when this transaction is committed, as `world.did` does at once."""
+        self.effects.append((what, key))
 
     def _touch(self, key: Any) -> Any:
         if key not in self._before:
@@ -82,11 +88,19 @@ class Rows(MutableMapping[Any, Any]):
 class Store(Mapping[Any, Any]):
     """A dict that survives applications. `async with store.transaction() as rows: rows[key] = value` changes it."""
 
-    def __init__(self, rng: random.Random, is_over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        is_over: Callable[[], bool] = lambda: False,
+        did: Callable[[str, Any], None] = lambda _what, _key: None,
+    ) -> None:
+        """`is_over`: True after the end of the world. `did` records the effects of committed transactions."""
         self._rng = rng
         self._is_over = is_over
+        self._did = did
         self._rows: dict[Any, Any] = {}
-        self._fails = 0.0
+        #: the share of transactions that fail
+        self.fail_share = 0.0
         #: how many transactions were committed
         self.commits = 0
 
@@ -107,7 +121,7 @@ class Store(Mapping[Any, Any]):
         their answer is lost."""
         if not 0 <= share <= 1:
             raise ValueError(f"a share is from 0 to 1, not {share!r}")
-        self._fails = share
+        self.fail_share = share
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Rows]:
@@ -117,7 +131,7 @@ class Store(Mapping[Any, Any]):
         rows = Rows(self._rows)
         yield rows
         await self._way()
-        fails = self._rng.random() < self._fails
+        fails = self._rng.random() < self.fail_share
         if fails and self._rng.random() < 0.5:
             raise StoreError("the store did not answer")
         if conflicts := rows.conflicts():
@@ -129,6 +143,8 @@ class Store(Mapping[Any, Any]):
                 else:
                     self._rows[key] = value
             self.commits += 1
+            for what, key in rows.effects:
+                self._did(what, key)
         await self._way()
         if fails:
             raise StoreError("the answer of the store was lost")

@@ -20,6 +20,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, NamedTuple, TextIO
 
 #: The file descriptors of a worker for requests and answers, as "3,4".
@@ -34,20 +35,27 @@ ENVIRONMENT: Final = {
 
 
 class Request(NamedTuple):
-    """Run this test with these seeds, in order, and no more than `jobs` at a time; stop after the first that fails."""
+    """Run this test with these seeds, in order, and no more than `jobs` at a time; stop after the first that fails.
+    `kept`: the numbers of the drawn faults that happen, None for all."""
 
     nodeid: str
     seeds: list[int]
     jobs: int
+    kept: list[int] | None = None
 
 
 class Answer(NamedTuple):
-    """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON."""
+    """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON.
+    `events`: the numbers of the faults that were drawn. `broken`: what failed, to compare failures with each other.
+    `imported`: our modules that the world had to import first."""
 
     seed: int
     reports: list[dict[str, Any]]
     digest: str
     error: str
+    events: tuple[int, ...] | list[int] = ()
+    broken: str = ""
+    imported: tuple[str, ...] | list[str] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -149,7 +157,7 @@ class Forks:
         while running or (waiting and not is_over):
             while waiting and running < request.jobs and not is_over:
                 seed = waiting.popleft()
-                pid, descriptor = _fork(partial(_play, item, seed))
+                pid, descriptor = _fork(partial(_play, item, seed, request.kept))
                 selector.register(descriptor, selectors.EVENT_READ, (seed, pid, bytearray()))
                 running += 1
             for key, _ in selector.select():
@@ -164,7 +172,10 @@ class Forks:
                 running -= 1
                 answer = _read(seed, bytes(received), status)
                 is_over = is_over or answer.has_failed
-                self._answer(answer)
+                # The next forks need not import them again, which is a third of the work of a short world.
+                for name in answer.imported:
+                    import_module(name)
+                self._answer(answer._replace(imported=()))
 
 
 def _read(seed: int, received: bytes, status: int) -> Answer:
@@ -202,15 +213,27 @@ def _keep_coverage() -> None:
         current.save()
 
 
-def _play(item: Any, seed: int) -> Answer:
+def _play(item: Any, seed: int, kept: list[int] | None) -> Answer:
     """Run the test in this process, which is a fork."""
     from pykbroker_worlds import pytest_plugin
 
-    pytest_plugin.begin_world(item, seed)
+    before = frozenset(sys.modules)
+    pytest_plugin.begin_world(item, seed, kept)
     reports = list(_phases(item))
     world = pytest_plugin.end_world()
     found = [item.config.hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
-    return Answer(seed, found, "" if world is None else world.digest, "")
+    if world is None:
+        return Answer(seed, found, "", "")
+    # Only ours: to import a module of the user may do something that belongs to a world.
+    imported = [name for name in sys.modules if name.startswith("pykbroker") and name not in before]
+    broken = world.broken or next((_place(report) for report in reports if report.failed), "")
+    return Answer(seed, found, world.digest, "", world.disturbances.events, broken, imported)
+
+
+def _place(report: Any) -> str:
+    """Return where a test failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return "elsewhere" if crash is None else f"{crash.path}:{crash.lineno}"
 
 
 def _phases(item: Any) -> Iterator[Any]:

@@ -8,58 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
-import threading
-import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from pykbroker.testing.clock import duration_ms
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_worlds import replacements
 from pykbroker_worlds.apps import App, Main
-from pykbroker_worlds.faults.fault_plan import draw_faults
-from pykbroker_worlds.faults.faults import Faults
+from pykbroker_worlds.checking.claims import Claim
+from pykbroker_worlds.checking.conversations import Conversations
+from pykbroker_worlds.checking.evidence import Effect
+from pykbroker_worlds.checking.judge import Broken, Judge
+from pykbroker_worlds.disturbances import Disturbances
 from pykbroker_worlds.simulated.loop import OWNER
 from pykbroker_worlds.simulated.network import both_ways
 from pykbroker_worlds.simulated.sim_broker import SimBroker
 from pykbroker_worlds.simulated.sim_cluster import PORTS, Quorum, SimCluster
 from pykbroker_worlds.simulated.world import EPOCH_MS, SimRuntime, SimWorld
 from pykbroker_worlds.store import Store
+from pykbroker_worlds.watching import watched
 
 T = TypeVar("T")
 #: A callback of a client takes some time. Deadlines that it computes with floats come to pass.
 _TICK_SECONDS = 1e-6
-#: Real seconds of one callback, after which the world names it instead of waiting for its end.
-STUCK_SECONDS = 2.0
 #: Virtual seconds for the `finally` of applications, after the end.
 _LAST_SECONDS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """Something that an application did: `seconds` since the world began, its name, and what `did` was given."""
-
-    seconds: float
-    app: str
-    what: str
-    key: Any
-
-
-class Stuck(BaseException):
-    """A callback did not end: it spins, blocks the loop, or waits for a thread. It is no `Exception`, so that the code
-    that is stuck does not catch it."""
 
 
 class World:
     """A world of one seed. `run` plays a scenario in it, once."""
 
-    def __init__(self, seed: int, brokers: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        brokers: int = 1,
+        config: Mapping[str, str] | None = None,
+        kept: Collection[int] | None = None,
+    ) -> None:
         """`brokers`: nodes that are broker and controller, up to 9. `config`: properties of each of them, Apache
-        Kafka's keys. Topics have up to three replicas, two of which must be in sync."""
+        Kafka's keys. Topics have up to three replicas, two of which must be in sync. `kept`: the numbers of the drawn
+        faults that happen, None for all."""
         if not 1 <= brokers <= len(PORTS):
             raise ValueError(f"a world has 1 to {len(PORTS)} brokers, not {brokers!r}")
         self.seed = seed
@@ -67,28 +55,24 @@ class World:
         self.simulated.loop.before_connect = replacements.refuse_compiled_clients
         replicas = min(3, brokers)
         self._cluster = SimCluster(self.simulated, brokers, {**_replicated(replicas), **(config or {})}, Quorum.STATIC)
-        self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over)
+        self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over, self.did)
         #: everything that applications told by `did`, in order
         self.effects: list[Effect] = []
         self._apps: dict[str, App] = {}
-        self._bytes = random.Random(f"{seed} bytes")
         self._silenced: list[tuple[str, str]] = []
+        talk = Conversations(self.seconds, self._apps.__contains__)
+        self.simulated.network.observer = talk
+        self._judge = Judge(self._cluster, talk, self.effects)
+        #: the claim that did not hold at the end of the run
+        self.broken = ""
+        #: the faults that `disturb` has drawn
+        self.disturbances = Disturbances(self._cluster, self.store, kept)
 
-    # -- time and chance (replacements.WorldTime) --------------------------------------------------------------------
+    # -- a run --------------------------------------------------------------------------------------------------------
 
     def seconds(self) -> float:
         """Return virtual seconds since the world began."""
         return self.simulated.loop.time()
-
-    def epoch_seconds(self) -> float:
-        owner = OWNER.get()
-        skew_ms = owner.skew_ms if isinstance(owner, SimRuntime) else 0
-        return (EPOCH_MS + skew_ms) / 1000 + self.seconds()
-
-    def random_bytes(self, count: int) -> bytes:
-        return self._bytes.randbytes(count)
-
-    # -- a run --------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -107,9 +91,9 @@ class World:
     def run(self, scenario: Callable[[], Coroutine[Any, Any, T]], *, limit: str | float = "1 h") -> T:
         """Start the cluster, play the scenario, end the world, and return what the scenario returned.
 
-        The scenario is a process of the world too, so it may use a client itself. Raises what the scenario raises,
-        AppFailed if an application failed, TimeoutError after `limit` of virtual time, and Stuck if a callback does not
-        end.
+        The scenario is a process of the world too, so it may use a client itself. After it everything is repaired, and
+        the claims of `must` are judged. Raises what the scenario raises, Broken if a claim does not hold, AppFailed if
+        an application failed, TimeoutError after `limit` of virtual time, and Stuck if a callback does not end.
         """
         loop = self.simulated.loop
         chance = random.getstate()
@@ -125,13 +109,18 @@ class World:
                 raise TimeoutError(f"the scenario did not end within {limit} of virtual time")
             found = task.result()
             self._check_apps()
+            if self._judge.claims:
+                await self._repair()
+                await self._judge.insist(self._check_apps)
             return found
 
         try:
-            with replacements.present(self), self._watched():
+            with replacements.present(_Time(self)), watched(loop):
                 try:
                     return loop.run_until_complete(play())
                 except BaseException as error:
+                    if isinstance(error, Broken):
+                        self.broken = repr(error.claim)
                     error.add_note("\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]]))
                     raise
                 finally:
@@ -139,50 +128,34 @@ class World:
         finally:
             random.setstate(chance)
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Raise Stuck in a callback that does not end. Only the main thread has signals."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = self.simulated.loop
-        seen, looks = -1, 0
-
-        def look(number: int, frame: FrameType | None) -> None:
-            nonlocal seen, looks
-            looks += 1
-            if limit and looks * STUCK_SECONDS / 2 >= limit and callable(handler):
-                handler(number, frame)
-            if loop.callbacks == seen and not loop.is_over:
-                owner = OWNER.get()
-                name = owner.name if isinstance(owner, SimRuntime) else "the world"
-                where = "".join(traceback.format_stack(frame)[-3:])
-                raise Stuck(f"a callback of {name} has not ended for {STUCK_SECONDS / 2:g} s of real time:\n{where}")
-            seen = loop.callbacks
-
-        handler = signal.signal(signal.SIGALRM, look)
-        # A limit of the test itself, such as that of pytest-timeout, uses the same timer.
-        limit, _ = signal.setitimer(signal.ITIMER_REAL, STUCK_SECONDS / 2, STUCK_SECONDS / 2)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, max(limit - looks * STUCK_SECONDS / 2, 0.01) if limit else 0)
-            signal.signal(signal.SIGALRM, handler)
-
     # -- applications -------------------------------------------------------------------------------------------------
 
-    def app(self, name: str, main: Main, *, may_fail: bool = False) -> App:
+    def app(self, name: str, main: Main, *, may_fail: bool = False, restart_after: str | float | None = None) -> App:
         """Start an application: a process that runs `await main()`. An exception of `main` ends the scenario with
-        AppFailed at its next wait, unless the application `may_fail`."""
+        AppFailed at its next wait, unless the application `may_fail`, or starts again `restart_after` some virtual
+        time, as by a supervisor."""
         if name in self._apps:
             raise ValueError(f"there is an application {name!r} already")
-        made = self._apps[name] = App(self.simulated, name, main, may_fail=may_fail)
+        seconds = None if restart_after is None else duration_ms(restart_after) / 1000
+        made = App(self.simulated, name, main, may_fail=may_fail, restart_seconds=seconds)
+        self._apps[name] = made
         made.start()
         return made
 
-    def apps(self, count: int, main: Main, name: str = "app", *, may_fail: bool = False) -> list[App]:
+    def apps(
+        self,
+        count: int,
+        main: Main,
+        name: str = "app",
+        *,
+        may_fail: bool = False,
+        restart_after: str | float | None = None,
+    ) -> list[App]:
         """Start several processes of one application: "app 1", "app 2" and so on."""
-        return [self.app(f"{name} {number}", main, may_fail=may_fail) for number in range(1, count + 1)]
+        return [
+            self.app(f"{name} {number}", main, may_fail=may_fail, restart_after=restart_after)
+            for number in range(1, count + 1)
+        ]
 
     def did(self, what: str, key: Any = None) -> None:
         """Record that the present application has done something outside of Kafka, for example
@@ -198,6 +171,12 @@ class World:
     def done(self, what: str) -> list[Any]:
         """Return the keys with which `did(what, key)` was called, in order, repetitions too."""
         return [effect.key for effect in self.effects if effect.what == what]
+
+    def must(self, *claims: Claim, within: str | float = "2 min") -> None:
+        """Say what must hold of the applications (checking/claims.py). It is judged after the scenario, when everything
+        is repaired; what has to come may take `within` of virtual time then."""
+        self._judge.claims += claims
+        self._judge.within_seconds = duration_ms(within) / 1000
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -297,20 +276,45 @@ class World:
         """Wait until each broker is a member of the cluster again and serves. Raises AssertionError after a minute."""
         await self._cluster.become_whole()
 
-    async def disturb(self, duration: str | float = "30s") -> None:
-        """Let faults that the seed chooses happen to brokers and their network for `duration`, then repair everything.
-        No record that was acknowledged with acks=all is lost by them."""
+    async def disturb(self, duration: str | float = "30s", *, brokers: bool = True, apps: bool = False) -> None:
+        """Let faults that the seed chooses happen for `duration`, then repair everything: to `brokers`, their network
+        and their disks, and to `apps`, which are killed, deployed anew, paused or cut off, and to the store. No record
+        that was acknowledged with acks=all is lost by them."""
         seconds = duration_ms(duration) / 1000
-        rng = random.Random(f"{self.seed} faults at {self.seconds():.6f}")
-        planned = draw_faults(rng, seconds, may_lose_power=len(self._cluster.nodes) > 2, flushes=False)
-        clients = [app.machine for app in self._apps.values()]
-        faults = Faults(planned, self._cluster, None, seconds=seconds, clients=clients)
-        begun: list[asyncio.Future[None]] = []
-        await faults.run(lambda fault: begun.append(asyncio.ensure_future(fault)))
-        await faults.heal()
-        await asyncio.gather(*begun)
+        present = list(self._apps.values()) if apps else []
+        machines = [app.machine for app in self._apps.values()]
+        await self.disturbances.run(seconds, brokers=brokers, apps=present, clients=machines)
         self._check_apps()
         await self.become_whole()
+
+    async def _repair(self) -> None:
+        """Make all brokers and the network whole. Applications stay as the scenario has left them."""
+        self.heal()
+        for node in self._cluster.nodes.values():
+            if node.is_alive:
+                node.runtime.resume()
+            else:
+                await node.start()
+        await self.become_whole()
+
+
+class _Time:
+    """Time and chance of a world, for the functions that replacements.py has replaced."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._bytes = random.Random(f"{world.seed} bytes")
+
+    def seconds(self) -> float:
+        return self._world.seconds()
+
+    def epoch_seconds(self) -> float:
+        owner = OWNER.get()
+        skew_ms = owner.skew_ms if isinstance(owner, SimRuntime) else 0
+        return (EPOCH_MS + skew_ms) / 1000 + self._world.seconds()
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._bytes.randbytes(count)
 
 
 def _replicated(replicas: int) -> dict[str, str]:

@@ -66,11 +66,23 @@ class NetworkProcess(Protocol):
     context: contextvars.Context
 
 
+class Observer(Protocol):
+    """Something that hears the bytes of all connections."""
+
+    def sent(self, transport: SimTransport, data: bytes) -> None:
+        """A process has written bytes, whether they arrive or not."""
+
+    def arrived(self, transport: SimTransport, data: bytes) -> None:
+        """Bytes have arrived at a process."""
+
+
 class Network:
     """Ports and connections."""
 
     def __init__(self, seed: int, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        #: changes nothing of what happens
+        self.observer: Observer | None = None
         self._random = random.Random(f"{seed} network")
         self._listening: dict[int, SimListeningSocket] = {}
         #: the machine of each port, also while its process is down
@@ -329,6 +341,8 @@ class SimTransport(asyncio.Transport):
         if self.closed or peer is None or not data:
             return
         copy = bytes(data)
+        if self._network.observer is not None:
+            self._network.observer.sent(self, copy)
         rng = self._network.random
         while copy:
             size = len(copy) if rng.random() < 0.8 else rng.randint(1, len(copy))
@@ -373,6 +387,8 @@ class SimTransport(asyncio.Transport):
     def deliver(self, data: bytes) -> None:
         if self.closed:
             return
+        if self._network.observer is not None:
+            self._network.observer.arrived(self, data)
         self._received += data
         self._pump()
 

@@ -1,0 +1,1 @@
+"""Claims about applications, the evidence for them, and the story of a failure."""

@@ -1,0 +1,195 @@
+"""Requests and answers between applications and brokers about groups and transactions, read from bytes of connections.
+
+Responsible for the requests that claims and stories need. Not responsible for what they mean (claims.py). Times are
+virtual seconds, so wrong clocks of brokers change nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.frame import FrameSplitter
+from pykbroker_wire.headers import RequestHeader, decode_response
+from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from pykbroker_worlds.simulated.network import SimTransport
+
+#: a topic and the number of a partition
+Place = tuple[str, int]
+
+_HEARD: Final = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+    }
+)
+
+
+@dataclass(slots=True)
+class Commit:
+    """An OffsetCommit of an application for one partition. `error` is None as long as no answer has come."""
+
+    seconds: float
+    app: str
+    group: str
+    place: Place
+    offset: int
+    error: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An application was told its partitions of a generation."""
+
+    seconds: float
+    app: str
+    group: str
+    generation: int
+    places: frozenset[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line for the story: an answer that an application got about a group or a transaction."""
+
+    seconds: float
+    app: str
+    text: str
+
+
+class _Connection:
+    """The two directions of one connection of an application."""
+
+    def __init__(self) -> None:
+        self.requests = FrameSplitter()
+        self.answers = FrameSplitter()
+        #: by correlation id: the API, its version, the request, and the commits that it asks for
+        self.open: dict[int, tuple[int, int, Any, list[Commit]]] = {}
+
+
+class Conversations:
+    """An observer of the network (simulated/network.py), for the connections of applications."""
+
+    def __init__(self, seconds: Callable[[], float], is_application: Callable[[str | None], bool]) -> None:
+        """`seconds` returns virtual time, and `is_application` is True for the machine of an application."""
+        self.commits: list[Commit] = []
+        self.assignments: list[Assigned] = []
+        self.said: list[Said] = []
+        self._seconds = seconds
+        self._is_application = is_application
+        self._connections: dict[SimTransport, _Connection] = {}
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def sent(self, transport: SimTransport, data: bytes) -> None:
+        machine = transport.runtime.machine
+        if machine is None or not self._is_application(machine):
+            return
+        connection = self._connections.get(transport)
+        if connection is None:
+            connection = self._connections[transport] = _Connection()
+        for frame in connection.requests.feed(data):
+            if int.from_bytes(frame[:2], "big") in _HEARD:
+                self._asked(machine, connection, frame)
+
+    def arrived(self, transport: SimTransport, data: bytes) -> None:
+        connection = self._connections.get(transport)
+        if connection is None:
+            return
+        for frame in connection.answers.feed(data):
+            found = connection.open.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+            if found is not None:
+                key, version, request, commits = found
+                assert transport.runtime.machine is not None
+                _, answer = decode_response(key, version, frame)
+                self._answered(transport.runtime.machine, key, request, answer, commits)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _asked(self, app: str, connection: _Connection, frame: memoryview) -> None:
+        header, position = RequestHeader.decode(frame)
+        request: Any
+        request, _ = APIS[header.api_key].request.decode(bytes(frame), position, header.version)
+        commits = []
+        if header.api_key == ApiKey.OFFSET_COMMIT:
+            commits = [
+                Commit(self._seconds(), app, request.group_id, place, partition.committed_offset)
+                for place, partition in _partitions(request)
+            ]
+            self.commits += commits
+        connection.open[header.correlation_id] = header.api_key, header.version, request, commits
+
+    def _answered(self, app: str, key: int, request: Any, answer: Any, commits: list[Commit]) -> None:
+        match key:
+            case ApiKey.SYNC_GROUP:
+                if not answer.error_code:
+                    places = frozenset(_assigned(answer.assignment))
+                    group, generation = request.group_id, request.generation_id
+                    self.assignments.append(Assigned(self._seconds(), app, group, generation, places))
+                text = f"generation {request.generation_id} of group {request.group_id}"
+                self._tell(app, text, answer.error_code, lambda: f": it gets {_listed(places) or 'no partition'}")
+            case ApiKey.HEARTBEAT:
+                if answer.error_code:
+                    self._tell(app, f"heartbeat to group {request.group_id}", answer.error_code)
+            case ApiKey.LEAVE_GROUP:
+                self._tell(app, f"leaves group {request.group_id}", answer.error_code)
+            case ApiKey.OFFSET_COMMIT:
+                errors = dict(_errors(answer))
+                for commit in commits:
+                    commit.error = errors.get(commit.place, 0)
+                named = ", ".join(f"{_named(commit.place)}@{commit.offset}" for commit in commits)
+                error = next((code for code in errors.values() if code), 0)
+                self._tell(app, f"commits {named} of group {request.group_id}", error)
+            case ApiKey.TXN_OFFSET_COMMIT:
+                named = ", ".join(f"{_named(place)}@{one.committed_offset}" for place, one in _partitions(request))
+                error = next((code for _, code in _errors(answer) if code), 0)
+                self._tell(app, f"adds {named} of group {request.group_id} to {request.transactional_id}", error)
+            case ApiKey.INIT_PRODUCER_ID:
+                text = f"begins producer {request.transactional_id or 'without a transactional id'}"
+                self._tell(app, text, answer.error_code, lambda: f": id {answer.producer_id}:{answer.producer_epoch}")
+            case ApiKey.END_TXN:
+                verb = "commits" if request.committed else "aborts"
+                self._tell(app, f"{verb} the transaction of {request.transactional_id}", answer.error_code)
+
+    def _tell(self, app: str, text: str, error: int, more: Callable[[], str] = lambda: "") -> None:
+        end = f": {ErrorCode(error).name}" if error else more()
+        self.said.append(Said(self._seconds(), app, text + end))
+
+
+def _partitions(request: Any) -> Iterator[tuple[Place, Any]]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield (topic.name, partition.partition_index), partition
+
+
+def _errors(answer: Any) -> Iterator[tuple[Place, int]]:
+    for place, partition in _partitions(answer):
+        yield place, partition.error_code
+
+
+def _assigned(assignment: bytes) -> Iterator[Place]:
+    # Empty bytes are the assignment of a member that gets nothing.
+    if len(assignment) < 2:
+        return
+    version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+    decoded, _ = ConsumerProtocolAssignment.decode(assignment, 2, version)
+    for topic in decoded.assigned_partitions:
+        for partition in topic.partitions:
+            yield topic.topic, partition
+
+
+def _named(place: Place) -> str:
+    topic, partition = place
+    return f"{topic}-{partition}"
+
+
+def _listed(places: frozenset[Place]) -> str:
+    return ", ".join(_named(place) for place in sorted(places))

@@ -1,0 +1,136 @@
+"""A failure as a story: what is wrong, who did what when, in Kafka's words, and the last state of the cluster.
+
+Responsible for the choice of lines: what belongs to the failure is few lines among thousands. Not responsible for
+finding the failure (claims.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from pykbroker.coordinator.transaction.records import Transaction
+from pykbroker.runtime.later import Later
+from pykbroker_wire.messages.list_groups import ListedGroup
+from pykbroker_worlds.checking.claims import Claim, Wrong
+from pykbroker_worlds.checking.conversations import Conversations, Place
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
+
+#: Seconds before the first and after the last fact whose conversations are told.
+_AROUND_SECONDS: Final = 15.0
+#: The first and the last lines are told, if there are more.
+_MOST_LINES: Final = 60
+
+#: virtual seconds, who, what
+Line = tuple[float, str, str]
+
+
+def tell(claim: Claim, wrong: Wrong, events: Sequence[Line], conversations: Conversations, state: Sequence[str]) -> str:
+    """Return the story of something wrong.
+
+    `events`: what happened to brokers, applications and network, in order. `state`: lines about the end of the run.
+    """
+    lines = [wrong.text, f"  as {claim}", "", "what happened:"]
+    lines += [f"  {line}" for line in _shortened(_lines(wrong, events, conversations))]
+    lines += ["", "at the end:", *(f"  {line}" for line in state)]
+    return "\n".join(lines)
+
+
+def _lines(wrong: Wrong, events: Sequence[Line], conversations: Conversations) -> Iterator[str]:
+    facts = wrong.facts
+    places = {fact.place for fact in facts if fact.place is not None}
+    apps = {fact.app for fact in facts if fact.app is not None}
+    first = min((fact.seconds for fact in facts), default=0.0) - _AROUND_SECONDS
+    last = max((fact.seconds for fact in facts), default=0.0) + _AROUND_SECONDS
+    rows: list[tuple[float, int, str, str]] = []
+    rows += [(seconds, 0, who, text) for seconds, who, text in events]
+    for said in conversations.said:
+        # The application that had a record is known only by its partition.
+        is_about = said.app in apps or any(_named(place) in said.text for place in places)
+        if is_about and first <= said.seconds <= last:
+            rows.append((said.seconds, 1, said.app, said.text))
+    for fact in facts:
+        rows.append((fact.seconds, 2, "!", fact.text))
+    rows.sort(key=lambda row: row[:2])
+    for index, (seconds, _, who, text) in enumerate(rows):
+        following = rows[index + 1] if index + 1 < len(rows) else None
+        # The last one of several commits in a row says everything.
+        has_more = following is not None and following[2] == who and following[3].startswith("commits ")
+        if has_more and text.startswith("commits ") and ": " not in text:
+            continue
+        yield f"{seconds:10.3f}  {who:12}  {text}"
+
+
+def _shortened(lines: Iterable[str]) -> list[str]:
+    told = list(lines)
+    half = _MOST_LINES // 2
+    if len(told) <= _MOST_LINES:
+        return told
+    marked = [line for line in told[half:-half] if "  !  " in line or "fault " in line]
+    left = len(told) - 2 * half - len(marked)
+    return [*told[:half], f"  … {left} lines are left out", *marked, *told[-half:]]
+
+
+# -- the state of the cluster -----------------------------------------------------------------------------------------
+
+
+async def last_state(cluster: SimCluster, conversations: Conversations) -> list[str]:
+    """Return lines about groups, transactions and partitions, as the brokers know them now."""
+    lines = []
+    for node in cluster.brokers.values():
+        if node.runs:
+            services = node.node.services
+            _, groups = await _now(services.groups.list_groups([], []))
+            lines += [_of_group(group, conversations) for group in groups]
+            _, transactions = await _now(services.transactions.list_transactions(None, [], -1))
+            lines += [_of_transaction(name, found) for name, found in transactions]
+    return [*sorted(lines), *_of_partitions(cluster)]
+
+
+async def _now(value: Later[Any]) -> Any:
+    return await value if isinstance(value, asyncio.Future) else value
+
+
+def _of_group(group: ListedGroup, conversations: Conversations) -> str:
+    owners: dict[str, str] = {}
+    for one in conversations.assignments:
+        if one.group == group.group_id:
+            places = ", ".join(_named(place) for place in sorted(one.places)) or "nothing"
+            owners[one.app] = f"{one.app} was last given {places} (generation {one.generation})"
+    committed: dict[Place, int] = {}
+    for commit in conversations.commits:
+        if commit.group == group.group_id and commit.error == 0:
+            committed[commit.place] = commit.offset
+    offsets = ", ".join(f"{_named(place)}@{offset}" for place, offset in sorted(committed.items()))
+    parts = [f"{group.group_state}", *(owners[app] for app in sorted(owners))]
+    if offsets:
+        parts.append(f"committed {offsets}")
+    return f"group {group.group_id}: {'; '.join(parts)}"
+
+
+def _of_transaction(name: str, found: Transaction) -> str:
+    places = ", ".join(f"{topic}-{index}" for topic, index in sorted(tuple(place) for place in found.partitions))
+    producer = f"producer {found.producer_id}:{found.epoch}"
+    return f"transactional id {name}: {found.state.name}, {producer}" + (f", {places}" if places else "")
+
+
+def _of_partitions(cluster: SimCluster) -> Iterator[str]:
+    for node in cluster.brokers.values():
+        if not node.up:
+            continue
+        image = node.node.loader.image
+        for partition in sorted(node.led(), key=lambda one: (one.topic, one.index)):
+            topic = image.topics.by_name.get(partition.topic)
+            known = None if topic is None else topic.partitions.get(partition.index)
+            if partition.topic.startswith("__") or known is None:
+                continue
+            log = partition.log
+            yield (
+                f"partition {partition.topic}-{partition.index}: leader {node.number}, ISR {sorted(known.isr)}, "
+                f"high watermark {log.high_watermark}, end {log.log_end_offset}"
+            )
+
+
+def _named(place: Place | None) -> str:
+    return "" if place is None else f"{place[0]}-{place[1]}"

@@ -1,0 +1,70 @@
+"""The faults that a seed draws for `World.disturb`, of brokers and applications, numbered over the whole run.
+
+Responsible for drawing them, for leaving out those that are not kept, and for their end. A failure is shrunk by running
+the world again with a part of the numbers (checking/shrink.py), so what is drawn must not depend on what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pykbroker_worlds.apps import App
+from pykbroker_worlds.faults.app_faults import AppFaults, draw_app_faults
+from pykbroker_worlds.faults.fault_plan import draw_faults
+from pykbroker_worlds.faults.faults import Faults
+from pykbroker_worlds.simulated.sim_cluster import SimCluster
+from pykbroker_worlds.store import Store
+
+
+class Disturbances:
+    """All disturbances of one world."""
+
+    def __init__(self, cluster: SimCluster, store: Store, kept: Collection[int] | None) -> None:
+        """`kept`: the numbers of the faults that happen, None for all."""
+        #: the numbers of the faults that were drawn and kept
+        self.events: list[int] = []
+        self._cluster = cluster
+        self._store = store
+        self._kept = kept
+        self._drawn = 0
+        self._runs = 0
+
+    async def run(self, seconds: float, *, brokers: bool, apps: Sequence[App], clients: Sequence[str]) -> None:
+        """Draw faults, let them happen for `seconds` of virtual time, and end them. `clients`: the machines of all
+        applications."""
+        self._runs += 1
+        seed = f"{self._cluster.world.seed} disturbance {self._runs}"
+        cluster = self._cluster
+        may_lose_power = len(cluster.nodes) > 2
+        planned = draw_faults(
+            random.Random(f"{seed} of brokers"), seconds, may_lose_power=may_lose_power, flushes=False
+        )
+        of_brokers = [replace(fault, number=self._drawn + fault.number) for fault in planned if brokers]
+        self._drawn += len(of_brokers)
+        of_apps = draw_app_faults(random.Random(f"{seed} of applications"), seconds, self._drawn) if apps else []
+        self._drawn += len(of_apps)
+        of_brokers = [fault for fault in of_brokers if self._keep(fault.number)]
+        of_apps = [fault for fault in of_apps if self._keep(fault.number)]
+
+        faults = Faults(of_brokers, cluster, None, seconds=seconds, clients=list(clients))
+        machines = [node.machine for node in cluster.nodes.values()]
+        app_faults = AppFaults(of_apps, apps, machines, self._store)
+        begun: list[asyncio.Future[None]] = []
+
+        def begin(fault: Coroutine[Any, Any, None]) -> None:
+            begun.append(asyncio.ensure_future(fault))
+
+        await asyncio.gather(faults.run(begin), app_faults.run(cluster.world, seconds, begin))
+        app_faults.heal()
+        await faults.heal()
+        await asyncio.gather(*begun)
+
+    def _keep(self, number: int) -> bool:
+        is_kept = self._kept is None or number in self._kept
+        if is_kept:
+            self.events.append(number)
+        return is_kept
