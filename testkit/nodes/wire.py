@@ -93,7 +93,7 @@ class Wire:
         self,
         address: str,
         *,
-        timeout: float = 10,
+        timeout: float = 60,
         receive_buffer: int | None = None,
         tls: ssl.SSLContext | None = None,
         client_id: str | None = CLIENT_ID,

@@ -77,7 +77,9 @@ def test_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path
         assert (data / RESERVE).stat().st_size == RESERVE_BYTES
         wire.create("t")
         sent = fill(wire, "t")
-        assert len(lines(process)) == 1, process.tail()
+        assert len([line for line in lines(process) if "Writes are refused" in line]) == 1, process.tail()
+        # A record of the controller itself may be the first in the reserve.
+        assert len(lines(process)) <= 2, process.tail()
         # Changes of the metadata continue in the reserved space; appends do not get it.
         for number in range(100):
             assert wire.alter(TOPIC, "t", {"retention.ms": str(10**9 + number)}).error_code == ErrorCode.NONE
