@@ -42,10 +42,12 @@ PLACED = Records(ORDERS, number)
 
 @dataclass(frozen=True)
 class Service:
-    """A service with its claims. `seed` is the first that finds its bug. `brokers`: how many a world of it has."""
+    """A service with its claims. `seed` is the first that finds its bug, and `kind` what is wrong then. `brokers`: how
+    many a world of it has."""
 
     name: str
     seed: int
+    kind: str
     claims: Sequence[Claim]
     play: Callable[[World, bool], Coroutine[Any, Any, None]]
     brokers: int = 1
@@ -389,21 +391,26 @@ BILLED = Did("billed")
 DEAD = Records("dead-letters", number)
 ALL_BILLED = AtLeastOnce(PLACED, BILLED)
 SERVICES = [
-    Service("commit before work", 0, [ALL_BILLED, OffsetsNotAhead(PLACED, BILLED, "billing")], _commit_before_work),
-    Service("no flush on revoke", 0, [ExactlyOnce(PLACED, BILLED)], _no_flush_on_revoke),
-    Service("retry without idempotence", 5, [ExactlyOnce(Did("ordered"), PLACED)], _retry_without_idempotence, 3),
-    Service("zombie writer", 4, [ALL_BILLED, NoZombieWrites(PLACED, BILLED, "billing")], _zombie_writer),
-    Service("lost dead letters", 19, [AtLeastOnce(PLACED, AnyOf(BILLED, DEAD))], _dead_letters_lost),
-    Service("poll interval exceeded", 0, [ExactlyOnce(PLACED, BILLED)], _poll_interval_exceeded),
+    Service(
+        "commit before work", 0, "ahead", [ALL_BILLED, OffsetsNotAhead(PLACED, BILLED, "billing")], _commit_before_work
+    ),
+    Service("no flush on revoke", 0, "again", [ExactlyOnce(PLACED, BILLED)], _no_flush_on_revoke),
+    Service(
+        "retry without idempotence", 5, "again", [ExactlyOnce(Did("ordered"), PLACED)], _retry_without_idempotence, 3
+    ),
+    Service("zombie writer", 4, "zombie", [ALL_BILLED, NoZombieWrites(PLACED, BILLED, "billing")], _zombie_writer),
+    Service("lost dead letters", 19, "missing", [AtLeastOnce(PLACED, AnyOf(BILLED, DEAD))], _dead_letters_lost),
+    Service("poll interval exceeded", 0, "again", [ExactlyOnce(PLACED, BILLED)], _poll_interval_exceeded),
     Service(
         "offsets of another partition",
         4,
+        "ahead",
         [ALL_BILLED, OffsetsNotAhead(PLACED, BILLED, "billing")],
         _offsets_of_another_partition,
     ),
-    Service("deduplication in memory", 0, [ExactlyOnce(PLACED, BILLED)], _memory_deduplication),
-    Service("dual write", 14, [AtLeastOnce(Did("paid"), Records("payments", number))], _dual_write),
-    Service("short time-out", 0, [ExactlyOnce(Did("ordered"), PLACED)], _short_timeout, 3),
-    Service("wrong auto.offset.reset", 0, [NothingLost(Did("ordered"), PLACED), ALL_BILLED], _wrong_reset),
-    Service("read uncommitted", 0, [ExactlyOnce(PLACED, BILLED)], _read_uncommitted),
+    Service("deduplication in memory", 0, "again", [ExactlyOnce(PLACED, BILLED)], _memory_deduplication),
+    Service("dual write", 14, "missing", [AtLeastOnce(Did("paid"), Records("payments", number))], _dual_write),
+    Service("short time-out", 0, "unknown", [ExactlyOnce(Did("ordered"), PLACED)], _short_timeout, 3),
+    Service("wrong auto.offset.reset", 0, "missing", [NothingLost(Did("ordered"), PLACED), ALL_BILLED], _wrong_reset),
+    Service("read uncommitted", 0, "unknown", [ExactlyOnce(PLACED, BILLED)], _read_uncommitted),
 ]

@@ -23,7 +23,18 @@ from typing import Any
 import aiokafka
 import pytest
 
-from pykbroker_worlds import AppFailed, AtLeastOnce, Broken, Did, NotSimulated, Stuck, World
+from pykbroker_worlds import (
+    AppFailed,
+    AtLeastOnce,
+    ClaimFailed,
+    Did,
+    ExactlyOnce,
+    NothingLost,
+    NotSimulated,
+    Records,
+    Stuck,
+    World,
+)
 from pykbroker_worlds.faults.app_faults import AppFault, AppFaults, AppKind, draw_app_faults
 from pykbroker_worlds.simulated.world import EPOCH_MS
 
@@ -191,7 +202,7 @@ def test_a_stopped_application_runs_its_finally_and_has_half_a_minute() -> None:
     assert any("does not stop within 30 s" in line for line in world.story)
 
 
-@pytest.mark.parametrize("kind", [AppKind.KILL, AppKind.STOP, AppKind.PAUSE, AppKind.ISOLATE, AppKind.STORE])
+@pytest.mark.parametrize("kind", list(AppKind))
 def test_each_fault_of_an_application_comes_and_goes(kind: AppKind) -> None:
     world = World(6)
     ended: list[float] = []
@@ -222,6 +233,82 @@ def test_each_fault_of_an_application_comes_and_goes(kind: AppKind) -> None:
         gap = max(later - earlier for earlier, later in itertools.pairwise(ticks))
         assert (gap > 2.5) == (kind in (AppKind.KILL, AppKind.STOP, AppKind.PAUSE)), gap
         assert bool(ended) == (kind in (AppKind.STOP, AppKind.STORE)), "SIGKILL runs no finally"
+
+    world.run(scenario)
+
+
+def test_two_failures_of_the_store_at_once_end_with_the_later_one() -> None:
+    world = World(7)
+    shares: list[float] = []
+
+    async def scenario() -> None:
+        world.store.fail(0.01)
+        drawn = [AppFault(0, 0.0, AppKind.STORE, 0.0, 2.0, 1.0), AppFault(1, 1.0, AppKind.STORE, 0.0, 3.0, 0.5)]
+        faults = AppFaults(drawn, [], [], world.store)
+        running = asyncio.ensure_future(faults.run(world.simulated, 5.0, asyncio.ensure_future))
+        for _ in range(5):
+            await world.sleep("0.9 s")
+            shares.append(round(world.store.fail_share, 2))
+        await running
+
+    world.run(scenario)
+    assert shares == [0.52, 0.52, 0.27, 0.27, 0.01]
+
+
+def test_a_process_ends_with_its_main() -> None:
+    world = World(8)
+
+    async def service() -> None:
+        async def beating() -> None:
+            while True:
+                world.did("beat")
+                await asyncio.sleep(0.1)
+
+        world.did("kept", len(kept))
+        kept.append(asyncio.create_task(beating()))
+        await asyncio.sleep(1)
+        raise ValueError("as always")
+
+    kept: list[asyncio.Task[None]] = []
+
+    async def scenario() -> None:
+        app = world.app("service", service, restart_after="3s")
+        await world.until(lambda: not app.is_alive)
+        await world.sleep("0.5 s")
+        before = len(world.done("beat"))
+        await world.sleep("2 s")
+        assert len(world.done("beat")) == before
+        await world.until(lambda: app.lives == 2)
+
+    world.run(scenario)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka_world(seeds=3, brokers=3)
+def test_claims_hold_right_after_faults_of_brokers(kafka_world: World) -> None:
+    """A new leader's high watermark and its log come some time after its registration."""
+    world = kafka_world
+    orders = Records(TOPIC, lambda record: int(record.value or b""))
+    world.must(NothingLost(Did("sent"), orders), ExactlyOnce(Did("sent"), orders), AtLeastOnce(orders, Did("seen")))
+
+    async def scenario() -> None:
+        world.app("producer", producing(world, pause=0.1))
+        world.app("consumer", consuming(world))
+        await world.until(lambda: bool(world.done("seen")))
+        await world.disturb("15s")
+
+    world.run(scenario)
+
+
+@pytest.mark.slow
+def test_brokers_that_are_all_down_come_back_for_the_claims() -> None:
+    world = World(9, brokers=3)
+    world.must(AtLeastOnce(Did("asked"), Did("asked")))
+
+    async def scenario() -> None:
+        for number in (1, 2, 3):
+            world.kill(number)
+        world.did("asked", 1)
 
     world.run(scenario)
 
@@ -390,6 +477,42 @@ def test_a_callback_that_does_not_end_is_named() -> None:
         world.run(scenario)
 
 
+@pytest.mark.slow
+def test_a_task_that_does_not_end_is_named_though_nobody_waits_for_it() -> None:
+    world = World(9)
+    kept: list[asyncio.Task[None]] = []
+
+    async def spins() -> None:
+        spin()
+
+    async def service() -> None:
+        kept.append(asyncio.create_task(spins()))
+        await asyncio.sleep(30)
+
+    async def scenario() -> None:
+        world.app("spinning", service)
+        await world.sleep("1 min")
+
+    with pytest.raises(Stuck, match=r"(?s)spinning life 1.*in spin"):
+        world.run(scenario)
+
+
+@pytest.mark.slow
+def test_a_task_that_looks_again_and_again_is_named() -> None:
+    world = World(9)
+
+    async def service() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        world.app("impatient", service)
+        await world.sleep("1 min")
+
+    with pytest.raises(Stuck, match=r"(?s)a task waits with asyncio.sleep\(0\)"):
+        world.run(scenario)
+
+
 def test_a_scenario_ends_within_its_limit() -> None:
     async def scenario() -> None:
         await asyncio.sleep(1_000)
@@ -534,7 +657,7 @@ def test_a_claim_that_does_not_hold_ends_the_run_with_its_story() -> None:
         world.app("service", service)
         await world.sleep("1 min")
 
-    with pytest.raises(Broken, match="answered: 7 is missing") as raised:
+    with pytest.raises(ClaimFailed, match="answered: 7 is missing") as raised:
         world.run(scenario)
     assert "service asked 7" in str(raised.value)
     assert 80 < world.seconds() < 180

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         OffsetsNotAhead,
     )
     from pykbroker_worlds.checking.evidence import AnyOf, Did, Effect, Records, StoredRecord
-    from pykbroker_worlds.checking.judge import Broken
+    from pykbroker_worlds.checking.judge import ClaimFailed
     from pykbroker_worlds.simulated.loop import NotSimulated
     from pykbroker_worlds.store import Store, StoreConflict, StoreError
     from pykbroker_worlds.watching import Stuck
@@ -32,7 +32,7 @@ __all__ = [
     "App",
     "AppFailed",
     "AtLeastOnce",
-    "Broken",
+    "ClaimFailed",
     "Did",
     "Effect",
     "ExactlyOnce",
@@ -56,7 +56,7 @@ _HOMES = {
     "App": "apps",
     "AppFailed": "apps",
     "AtLeastOnce": "checking.claims",
-    "Broken": "checking.judge",
+    "ClaimFailed": "checking.judge",
     "Did": "checking.evidence",
     "Effect": "checking.evidence",
     "ExactlyOnce": "checking.claims",

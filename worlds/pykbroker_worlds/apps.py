@@ -25,7 +25,8 @@ class AppFailed(AssertionError):
 
 
 class App:
-    """A process of the user's code. It has a network of its own, and time, chance and threads of the world.
+    """A process of the user's code, which ends with `main`. It has a network of its own, and time and chance of the
+    world.
 
     A killed application runs nothing more: no `except` and no `finally`. Variables of modules survive it,
     because all applications of a world share one interpreter.
@@ -53,6 +54,7 @@ class App:
         self._restart_seconds = restart_seconds
         self._runtime: SimRuntime | None = None
         self._task: asyncio.Task[object] | None = None
+        self._is_stopping = False
 
     def __repr__(self) -> str:
         return f"app {self.name}"
@@ -72,26 +74,37 @@ class App:
             raise RuntimeError(f"{self!r} runs already")
         self.lives += 1
         self.error = None
+        self._is_stopping = False
         self._runtime = self._world.runtime(f"{self.name} life {self.lives}", MemoryDisk(record=False), self.machine)
         self._world.tell(self.name, "starts" if self.lives == 1 else f"starts again, life {self.lives}")
         # The coroutine is made in the process too: code before its first `await` belongs to it.
         self._task = self._runtime.loop.create_task(self._live(self.lives))
 
     async def _live(self, life: int) -> object:
+        runtime = self._runtime
+        assert runtime is not None
         try:
             return await self._main()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever the application raises is its end
             if life == self.lives and not self._world.loop.is_over:
-                self.error = error
-                self._world.tell(self.name, f"ends with {type(error).__name__}: {error}")
-                if self._restart_seconds is not None and isinstance(error, Exception):
-                    # A supervisor is another process.
-                    self._world.loop.call_later(
-                        self._restart_seconds, self._start_again, life, context=contextvars.Context()
-                    )
+                self._failed(error, life)
             return None
+        finally:
+            if not self._world.loop.is_over:
+                # The process ends with `main`, and with it the tasks that `main` has left behind.
+                self._world.loop.call_soon(runtime.kill, context=contextvars.Context())
+
+    def _failed(self, error: BaseException, life: int) -> None:
+        self._world.tell(self.name, f"ends with {type(error).__name__}: {error}")
+        if self._is_stopping:
+            return
+        self.error = error
+        if self._restart_seconds is not None and isinstance(error, Exception):
+            # A supervisor is another process.
+            again = contextvars.Context()
+            self._world.loop.call_later(self._restart_seconds, self._start_again, life, context=again)
 
     def _start_again(self, life: int) -> None:
         if life == self.lives and not self.is_alive and not self._world.loop.is_over:
@@ -106,19 +119,19 @@ class App:
 
     async def stop(self) -> None:
         """End it as SIGTERM does in most services: `main` is cancelled, and its `finally` runs. After 30 virtual
-        seconds it is killed."""
+        seconds it is killed. An exception of a stop is in the story, and is no failure."""
         if not self.is_alive:
             return
-        assert self._task is not None
+        task, runtime = self._task, self._runtime
+        assert task is not None
+        assert runtime is not None
         self._world.tell(self.name, "is told to stop")
-        task = self._task
+        self._is_stopping = True
         task.cancel()
         await asyncio.wait({task}, timeout=_GRACE_SECONDS)
         if not task.done():
             self._world.tell(self.name, f"does not stop within {_GRACE_SECONDS:g} s, and is killed")
-        assert self._runtime is not None
-        # Tasks that `main` has left behind end with the process.
-        self._runtime.kill()
+        runtime.kill()
 
     def restart(self) -> None:
         """Kill it if it is alive, and start it again."""

@@ -26,7 +26,7 @@ class Disturbances:
     def __init__(self, cluster: SimCluster, store: Store, kept: Collection[int] | None) -> None:
         """`kept`: the numbers of the faults that happen, None for all."""
         #: the numbers of the faults that were drawn and kept
-        self.events: list[int] = []
+        self.faults: list[int] = []
         self._cluster = cluster
         self._store = store
         self._kept = kept
@@ -62,9 +62,11 @@ class Disturbances:
         app_faults.heal()
         await faults.heal()
         await asyncio.gather(*begun)
+        for node in cluster.nodes.values():
+            node.runtime.skew_ms = 0
 
     def _keep(self, number: int) -> bool:
         is_kept = self._kept is None or number in self._kept
         if is_kept:
-            self.events.append(number)
+            self.faults.append(number)
         return is_kept

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pykbroker_worlds.world import World
 
 _SEED: Final = "--kafka-seed"
+#: The real time in which a failure is shrunk.
+_SHRINK_SECONDS: Final = 60.0
 _WORKER: Final = pytest.StashKey["tuple[str, Worker]"]()
 #: Packages whose version is a part of what a seed means.
 _VERSIONED: Final = ("pykbroker", "aiokafka", "faststream")
@@ -164,56 +167,56 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
     kept = only.kept if only is not None else None
     jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
     try:
-        worker = _worker(item)
         request = Request(item.nodeid, wanted, jobs, kept)
-        answers = sorted(worker.ask(request), key=lambda answer: answer.seed)
+        answers = sorted(_worker(item).ask(request), key=lambda answer: answer.seed)
         for answer in answers:
             if answer.error:
                 return [_failed(item, answer.error)]
         chosen = next((answer for answer in answers if answer.has_failed), answers[-1])
-        drawn = len(chosen.events)
-        if chosen.has_failed and only is None:
-            chosen = _shrunk(worker, request, chosen)
     except RuntimeError as error:
         del item.config.stash[_WORKER]
         return [_failed(item, str(error))]
+    lines, seed = [], _Chosen(chosen.seed, kept)
+    if chosen.has_failed and only is None and chosen.faults:
+        drawn = len(chosen.faults)
+        chosen = _shrunk(item, request, chosen)
+        lines.append(f"{len(chosen.faults)} of the {drawn} faults that were drawn are enough for this failure")
+        if len(chosen.faults) < drawn:
+            seed = _Chosen(chosen.seed, list(chosen.faults))
     reports = [
         item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
     ]
     for report in reports:
         if report.when == "call":
             report.duration = sum(one["duration"] for answer in answers for one in answer.reports)
-            report.sections.append(("kafka world", _told(item, chosen, len(wanted), drawn)))
+            told = f"seed {chosen.seed} of {len(wanted)}, trace {chosen.digest[:16]}, with {', '.join(_versions())}"
+            again = f"again: pytest '{item.nodeid}' {_SEED} {seed}"
+            report.sections.append(("kafka world", "\n".join([told, *lines, again])))
     return reports
 
 
-def _shrunk(worker: Worker, request: Request, failed: Answer) -> Answer:
-    """Return the answer of the same seed with as few faults as fail in the same way."""
+def _shrunk(item: pytest.Item, request: Request, failed: Answer) -> Answer:
+    """Return the answer of the same seed with as few faults as fail in the same way, as far as a minute reaches."""
     from pykbroker_worlds.checking.shrink import shrink
 
-    smallest = failed
+    smallest, end = failed, time.monotonic() + _SHRINK_SECONDS
 
     def fails(part: list[int]) -> bool:
         nonlocal smallest
-        (answer,) = worker.ask(request._replace(seeds=[failed.seed], kept=part))
-        if not answer.has_failed or answer.error or answer.broken != failed.broken:
+        if time.monotonic() > end:
             return False
-        smallest = answer
+        answers = list(_worker(item).ask(request._replace(seeds=[failed.seed], kept=part)))
+        if [answer.failure for answer in answers if answer.has_failed and not answer.error] != [failed.failure]:
+            return False
+        (smallest,) = answers
         return True
 
-    shrink(failed.events, fails)
+    try:
+        shrink(failed.faults, fails)
+    except RuntimeError:
+        # The worker has ended. The failure that was found counts.
+        del item.config.stash[_WORKER]
     return smallest
-
-
-def _told(item: pytest.Item, answer: Answer, seeds: int, drawn: int) -> str:
-    """Return what a person needs to see the same run again."""
-    lines = [f"seed {answer.seed} of {seeds}, trace {answer.digest[:16]}, with {', '.join(_versions())}"]
-    seed = _Chosen(answer.seed, None)
-    if answer.has_failed and drawn:
-        lines.append(f"{len(answer.events)} of the {drawn} faults that were drawn are enough for this failure")
-        seed = _Chosen(answer.seed, list(answer.events)) if len(answer.events) < drawn else seed
-    lines.append(f"again: pytest '{item.nodeid}' {_SEED} {seed}")
-    return "\n".join(lines)
 
 
 def _versions() -> Iterator[str]:

@@ -40,6 +40,7 @@ class Rows(MutableMapping[Any, Any]):
 
     def did(self, what: str, key: Any = None) -> None:
         """Record an effect that happens if and when this transaction is committed, as `world.did` does at once."""
+        hash(key)  # as `world.did`
         self.effects.append((what, key))
 
     def _touch(self, key: Any) -> Any:

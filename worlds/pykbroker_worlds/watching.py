@@ -21,6 +21,7 @@ from pykbroker_worlds.simulated.world import SimRuntime
 #: processes had the processor, does not count.
 STUCK_SECONDS = 2.0
 _LOOK_SECONDS = 0.4
+_MOST_CALLBACKS = 300_000
 
 
 class Stuck(BaseException):
@@ -44,26 +45,44 @@ def watched(loop: VirtualLoop) -> Iterator[None]:
         yield
         return
     seen, since, looks = -1, 0.0, 0
+    #: the callbacks before the present virtual second
+    second, before = -1, 0
+    found: list[Stuck] = []
 
     def look(number: int, frame: FrameType | None) -> None:
-        nonlocal seen, since, looks
+        nonlocal seen, since, looks, second, before
         looks += 1
         if limit and looks * _LOOK_SECONDS >= limit and callable(handler):
             handler(number, frame)
         now = _undelayed_seconds()
-        if loop.callbacks != seen:
+        if int(loop.time()) != second:
+            second, before = int(loop.time()), loop.callbacks
+        text = ""
+        if loop.callbacks - before > _MOST_CALLBACKS:
+            text = f"runs with {_MOST_CALLBACKS} others in one virtual second: a task waits with asyncio.sleep(0)"
+        elif loop.callbacks != seen:
             seen, since = loop.callbacks, now
-        elif now - since >= STUCK_SECONDS - 2 * _LOOK_SECONDS and not loop.is_over:
+        elif now - since >= STUCK_SECONDS - 2 * _LOOK_SECONDS:
+            text = f"has not ended for {now - since:.1f} s of real time"
+        if text:
             owner = OWNER.get()
             name = owner.name if isinstance(owner, SimRuntime) else "the world"
             where = "".join(traceback.format_stack(frame)[-3:])
-            raise Stuck(f"a callback of {name} has not ended for {now - since:.1f} s of real time:\n{where}")
+            found.append(Stuck(f"a callback of {name} {text}:\n{where}"))
+            raise found[0]
 
     handler = signal.signal(signal.SIGALRM, look)
     # A limit of the test itself, such as that of pytest-timeout, uses the same timer.
     limit, _ = signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
     try:
         yield
+    except Exception as error:
+        if found:
+            raise found[0] from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, max(limit - looks * _LOOK_SECONDS, 0.01) if limit else 0)
         signal.signal(signal.SIGALRM, handler)
+    if found:
+        # asyncio keeps it in the task, or logs it, if nobody waits for the callback that was stuck.
+        raise found[0]

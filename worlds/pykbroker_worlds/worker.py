@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TextIO
 DESCRIPTORS: Final = "PYKBROKER_WORLDS_DESCRIPTORS"
 #: Linux's ADDR_NO_RANDOMIZE. `hash(None)` is an address on CPython 3.11.
 _NO_RANDOM_ADDRESSES: Final = 0x0040000
+_OURS: Final = frozenset({"pykbroker", "pykbroker_log", "pykbroker_raft", "pykbroker_wire", "pykbroker_worlds"})
 ENVIRONMENT: Final = {
     "PYTHONHASHSEED": "0",
     # Its compiled records read the clock of the operating system.
@@ -46,15 +47,15 @@ class Request(NamedTuple):
 
 class Answer(NamedTuple):
     """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON.
-    `events`: the numbers of the faults that were drawn. `broken`: what failed, to compare failures with each other.
+    `faults`: the numbers of those that were drawn. `failure`: what failed, to compare failures with each other.
     `imported`: our modules that the world had to import first."""
 
     seed: int
     reports: list[dict[str, Any]]
     digest: str
     error: str
-    events: tuple[int, ...] | list[int] = ()
-    broken: str = ""
+    faults: tuple[int, ...] | list[int] = ()
+    failure: str = ""
     imported: tuple[str, ...] | list[str] = ()
 
     @property
@@ -225,15 +226,19 @@ def _play(item: Any, seed: int, kept: list[int] | None) -> Answer:
     if world is None:
         return Answer(seed, found, "", "")
     # Only ours: to import a module of the user may do something that belongs to a world.
-    imported = [name for name in sys.modules if name.startswith("pykbroker") and name not in before]
-    broken = world.broken or next((_place(report) for report in reports if report.failed), "")
-    return Answer(seed, found, world.digest, "", world.disturbances.events, broken, imported)
+    imported = [name for name in sys.modules if name.partition(".")[0] in _OURS and name not in before]
+    failure = world.failure or next((_place(report, str(item.path)) for report in reports if report.failed), "")
+    return Answer(seed, found, world.digest, "", world.disturbances.faults, failure, imported)
 
 
-def _place(report: Any) -> str:
-    """Return where a test failed."""
+def _place(report: Any, module: str) -> str:
+    """Return the last line of the test's module that was running when it failed."""
+    entries = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ())
+    places = [entry.reprfileloc for entry in entries if getattr(entry, "reprfileloc", None) is not None]
+    lines = [place.lineno for place in places if place.path.endswith(os.path.basename(module))]
     crash = getattr(report.longrepr, "reprcrash", None)
-    return "elsewhere" if crash is None else f"{crash.path}:{crash.lineno}"
+    kind = "" if crash is None else crash.message.partition(":")[0]
+    return f"{kind} at line {lines[-1] if lines else 'unknown'}"
 
 
 def _phases(item: Any) -> Iterator[Any]:

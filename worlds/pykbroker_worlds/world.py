@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from pykbroker.testing.clock import duration_ms
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_worlds import replacements
-from pykbroker_worlds.apps import App, Main
+from pykbroker_worlds.apps import App, AppFailed, Main
 from pykbroker_worlds.checking.claims import Claim
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
-from pykbroker_worlds.checking.judge import Broken, Judge
+from pykbroker_worlds.checking.judge import ClaimFailed, Judge
 from pykbroker_worlds.disturbances import Disturbances
 from pykbroker_worlds.simulated.loop import OWNER
 from pykbroker_worlds.simulated.network import both_ways
@@ -31,6 +31,7 @@ from pykbroker_worlds.watching import watched
 T = TypeVar("T")
 #: A callback of a client takes some time. Deadlines that it computes with floats come to pass.
 _TICK_SECONDS = 1e-6
+_LONGEST_REPAIR_SECONDS = 120.0
 #: Virtual seconds for the `finally` of applications, after the end.
 _LAST_SECONDS = 60.0
 
@@ -63,8 +64,8 @@ class World:
         talk = Conversations(self.seconds, self._apps.__contains__)
         self.simulated.network.observer = talk
         self._judge = Judge(self._cluster, talk, self.effects)
-        #: the claim that did not hold at the end of the run
-        self.broken = ""
+        #: what ended the run, so that two failures can be compared: a claim, or an application's exception
+        self.failure = ""
         #: the faults that `disturb` has drawn
         self.disturbances = Disturbances(self._cluster, self.store, kept)
 
@@ -92,8 +93,9 @@ class World:
         """Start the cluster, play the scenario, end the world, and return what the scenario returned.
 
         The scenario is a process of the world too, so it may use a client itself. After it everything is repaired, and
-        the claims of `must` are judged. Raises what the scenario raises, Broken if a claim does not hold, AppFailed if
-        an application failed, TimeoutError after `limit` of virtual time, and Stuck if a callback does not end.
+        the claims of `must` are judged. Raises what the scenario raises, ClaimFailed if a claim does not hold,
+        AppFailed if an application failed, TimeoutError after `limit` of virtual time, and Stuck if a callback does not
+        end.
         """
         loop = self.simulated.loop
         chance = random.getstate()
@@ -119,8 +121,10 @@ class World:
                 try:
                     return loop.run_until_complete(play())
                 except BaseException as error:
-                    if isinstance(error, Broken):
-                        self.broken = repr(error.claim)
+                    if isinstance(error, ClaimFailed):
+                        self.failure = f"{error.claim}: {error.wrong.kind}"
+                    elif isinstance(error, AppFailed):
+                        self.failure = f"{type(error.__cause__).__name__} of an application"
                     error.add_note("\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]]))
                     raise
                 finally:
@@ -160,6 +164,7 @@ class World:
     def did(self, what: str, key: Any = None) -> None:
         """Record that the present application has done something outside of Kafka, for example
         `world.did("billed", order_id)`. It survives the application. The `finally` of a dead one does not count."""
+        hash(key)  # keys are compared: a list raises TypeError here, where it is given
         if self.simulated.loop.is_over:
             return
         owner = OWNER.get()
@@ -174,9 +179,8 @@ class World:
 
     def must(self, *claims: Claim, within: str | float = "2 min") -> None:
         """Say what must hold of the applications (checking/claims.py). It is judged after the scenario, when everything
-        is repaired; what has to come may take `within` of virtual time then."""
-        self._judge.claims += claims
-        self._judge.within_seconds = duration_ms(within) / 1000
+        is repaired. Applications then have `within` of virtual time to do what is missing."""
+        self._judge.add(claims, duration_ms(within) / 1000)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -290,11 +294,20 @@ class World:
     async def _repair(self) -> None:
         """Make all brokers and the network whole. Applications stay as the scenario has left them."""
         self.heal()
+
+        async def bring_back(node: SimBroker) -> None:
+            # A node that is alive may be about to start, to stop or to fail.
+            while node.is_alive and not node.up:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            if not node.is_alive:
+                await node.start()
+
         for node in self._cluster.nodes.values():
             if node.is_alive:
                 node.runtime.resume()
-            else:
-                await node.start()
+        async with asyncio.timeout(_LONGEST_REPAIR_SECONDS):
+            # Together: none of them starts before a majority is there.
+            await asyncio.gather(*(bring_back(node) for node in self._cluster.nodes.values()))
         await self.become_whole()
 
 

@@ -7,20 +7,19 @@ virtual seconds, so wrong clocks of brokers change nothing here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pykbroker_wire.apis import APIS, ApiKey
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import DecodeError, ErrorCode
 from pykbroker_wire.frame import FrameSplitter
 from pykbroker_wire.headers import RequestHeader, decode_response
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from pykbroker_worlds.history.events import Place
 from pykbroker_worlds.simulated.network import SimTransport
 
-#: a topic and the number of a partition
-Place = tuple[str, int]
-
-_HEARD: Final = frozenset(
+_READ: Final = frozenset(
     {
         ApiKey.OFFSET_COMMIT,
         ApiKey.SYNC_GROUP,
@@ -57,12 +56,15 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A line for the story: an answer that an application got about a group or a transaction."""
+class Answered:
+    """A line for the story: an answer that an application got about a group or a transaction, and its partitions."""
 
     seconds: float
     app: str
     text: str
+    places: frozenset[Place] = frozenset()
+    #: a commit of offsets that went well, of which the last one of several is enough
+    is_commit: bool = False
 
 
 class _Connection:
@@ -73,6 +75,17 @@ class _Connection:
         self.answers = FrameSplitter()
         #: by correlation id: the API, its version, the request, and the commits that it asks for
         self.open: dict[int, tuple[int, int, Any, list[Commit]]] = {}
+        self._is_lost = False
+
+    def split(self, splitter: FrameSplitter, data: bytes) -> list[memoryview]:
+        """Return the frames that `data` completes, and none any more after bytes that are no frames."""
+        if self._is_lost:
+            return []
+        try:
+            return splitter.feed(data)
+        except DecodeError:
+            self._is_lost = True
+            return []
 
 
 class Conversations:
@@ -82,7 +95,7 @@ class Conversations:
         """`seconds` returns virtual time, and `is_application` is True for the machine of an application."""
         self.commits: list[Commit] = []
         self.assignments: list[Assigned] = []
-        self.said: list[Said] = []
+        self.answers: list[Answered] = []
         self._seconds = seconds
         self._is_application = is_application
         self._connections: dict[SimTransport, _Connection] = {}
@@ -95,22 +108,25 @@ class Conversations:
             return
         connection = self._connections.get(transport)
         if connection is None:
+            self._connections = {known: one for known, one in self._connections.items() if not known.closed}
             connection = self._connections[transport] = _Connection()
-        for frame in connection.requests.feed(data):
-            if int.from_bytes(frame[:2], "big") in _HEARD:
-                self._asked(machine, connection, frame)
+        for frame in connection.split(connection.requests, data):
+            if int.from_bytes(frame[:2], "big") in _READ:
+                with suppress(DecodeError):  # it goes to the broker, which answers it
+                    self._asked(machine, connection, frame)
 
     def arrived(self, transport: SimTransport, data: bytes) -> None:
         connection = self._connections.get(transport)
         if connection is None:
             return
-        for frame in connection.answers.feed(data):
+        for frame in connection.split(connection.answers, data):
             found = connection.open.pop(int.from_bytes(frame[:4], "big", signed=True), None)
             if found is not None:
                 key, version, request, commits = found
                 assert transport.runtime.machine is not None
-                _, answer = decode_response(key, version, frame)
-                self._answered(transport.runtime.machine, key, request, answer, commits)
+                with suppress(DecodeError):  # the client finds it too
+                    _, answer = decode_response(key, version, frame)
+                    self._answered(transport.runtime.machine, key, request, answer, commits)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -130,38 +146,57 @@ class Conversations:
     def _answered(self, app: str, key: int, request: Any, answer: Any, commits: list[Commit]) -> None:
         match key:
             case ApiKey.SYNC_GROUP:
+                places = frozenset() if answer.error_code else frozenset(_assigned(answer.assignment))
                 if not answer.error_code:
-                    places = frozenset(_assigned(answer.assignment))
                     group, generation = request.group_id, request.generation_id
                     self.assignments.append(Assigned(self._seconds(), app, group, generation, places))
                 text = f"generation {request.generation_id} of group {request.group_id}"
-                self._tell(app, text, answer.error_code, lambda: f": it gets {_listed(places) or 'no partition'}")
+                self._note(app, text, answer.error_code, f": it gets {_listed(places) or 'no partition'}", places)
             case ApiKey.HEARTBEAT:
                 if answer.error_code:
-                    self._tell(app, f"heartbeat to group {request.group_id}", answer.error_code)
+                    self._note(app, f"heartbeat to group {request.group_id}", answer.error_code)
             case ApiKey.LEAVE_GROUP:
-                self._tell(app, f"leaves group {request.group_id}", answer.error_code)
+                self._note(app, f"leaves group {request.group_id}", answer.error_code)
             case ApiKey.OFFSET_COMMIT:
                 errors = dict(_errors(answer))
                 for commit in commits:
                     commit.error = errors.get(commit.place, 0)
                 named = ", ".join(f"{_named(commit.place)}@{commit.offset}" for commit in commits)
                 error = next((code for code in errors.values() if code), 0)
-                self._tell(app, f"commits {named} of group {request.group_id}", error)
+                asked = frozenset(commit.place for commit in commits)
+                self._note(app, f"commits {named} of group {request.group_id}", error, "", asked, is_commit=not error)
             case ApiKey.TXN_OFFSET_COMMIT:
                 named = ", ".join(f"{_named(place)}@{one.committed_offset}" for place, one in _partitions(request))
                 error = next((code for _, code in _errors(answer) if code), 0)
-                self._tell(app, f"adds {named} of group {request.group_id} to {request.transactional_id}", error)
+                asked = frozenset(place for place, _ in _partitions(request))
+                text = f"adds {named} of group {request.group_id} to {request.transactional_id}"
+                self._note(app, text, error, "", asked)
             case ApiKey.INIT_PRODUCER_ID:
                 text = f"begins producer {request.transactional_id or 'without a transactional id'}"
-                self._tell(app, text, answer.error_code, lambda: f": id {answer.producer_id}:{answer.producer_epoch}")
+                self._note(app, text, answer.error_code, f": id {answer.producer_id}:{answer.producer_epoch}")
             case ApiKey.END_TXN:
                 verb = "commits" if request.committed else "aborts"
-                self._tell(app, f"{verb} the transaction of {request.transactional_id}", answer.error_code)
+                self._note(app, f"{verb} the transaction of {request.transactional_id}", answer.error_code)
 
-    def _tell(self, app: str, text: str, error: int, more: Callable[[], str] = lambda: "") -> None:
-        end = f": {ErrorCode(error).name}" if error else more()
-        self.said.append(Said(self._seconds(), app, text + end))
+    def _note(
+        self,
+        app: str,
+        text: str,
+        error: int,
+        more: str = "",
+        places: frozenset[Place] = frozenset(),
+        *,
+        is_commit: bool = False,
+    ) -> None:
+        end = f": {_error_name(error)}" if error else more
+        self.answers.append(Answered(self._seconds(), app, text + end, places, is_commit))
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
 
 
 def _partitions(request: Any) -> Iterator[tuple[Place, Any]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.runtime.later import Later
 from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_worlds.checking.claims import Claim, Wrong
-from pykbroker_worlds.checking.conversations import Conversations, Place
+from pykbroker_worlds.checking.conversations import Conversations
+from pykbroker_worlds.history.events import Place
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
 #: Seconds before the first and after the last fact whose conversations are told.
@@ -22,11 +23,15 @@ _AROUND_SECONDS: Final = 15.0
 #: The first and the last lines are told, if there are more.
 _MOST_LINES: Final = 60
 
+_LONGEST_ANSWER_SECONDS: Final = 10.0
+
 #: virtual seconds, who, what
 Line = tuple[float, str, str]
 
 
-def tell(claim: Claim, wrong: Wrong, events: Sequence[Line], conversations: Conversations, state: Sequence[str]) -> str:
+def story_of(
+    claim: Claim, wrong: Wrong, events: Sequence[Line], conversations: Conversations, state: Sequence[str]
+) -> str:
     """Return the story of something wrong.
 
     `events`: what happened to brokers, applications and network, in order. `state`: lines about the end of the run.
@@ -37,29 +42,35 @@ def tell(claim: Claim, wrong: Wrong, events: Sequence[Line], conversations: Conv
     return "\n".join(lines)
 
 
+class _Row(NamedTuple):
+    seconds: float
+    #: rows of one moment are in this order
+    rank: int
+    who: str
+    text: str
+    is_commit: bool = False
+
+
 def _lines(wrong: Wrong, events: Sequence[Line], conversations: Conversations) -> Iterator[str]:
     facts = wrong.facts
     places = {fact.place for fact in facts if fact.place is not None}
     apps = {fact.app for fact in facts if fact.app is not None}
     first = min((fact.seconds for fact in facts), default=0.0) - _AROUND_SECONDS
     last = max((fact.seconds for fact in facts), default=0.0) + _AROUND_SECONDS
-    rows: list[tuple[float, int, str, str]] = []
-    rows += [(seconds, 0, who, text) for seconds, who, text in events]
-    for said in conversations.said:
+    rows = [_Row(seconds, 0, who, text) for seconds, who, text in events]
+    rows += [
+        _Row(one.seconds, 1, one.app, one.text, one.is_commit)
+        for one in conversations.answers
         # The application that had a record is known only by its partition.
-        is_about = said.app in apps or any(_named(place) in said.text for place in places)
-        if is_about and first <= said.seconds <= last:
-            rows.append((said.seconds, 1, said.app, said.text))
-    for fact in facts:
-        rows.append((fact.seconds, 2, "!", fact.text))
+        if first <= one.seconds <= last and (one.app in apps or places & one.places)
+    ]
+    rows += [_Row(fact.seconds, 2, "!", fact.text) for fact in facts]
     rows.sort(key=lambda row: row[:2])
-    for index, (seconds, _, who, text) in enumerate(rows):
-        following = rows[index + 1] if index + 1 < len(rows) else None
+    for index, row in enumerate(rows):
+        following = rows[index + 1] if index + 1 < len(rows) else row
         # The last one of several commits in a row says everything.
-        has_more = following is not None and following[2] == who and following[3].startswith("commits ")
-        if has_more and text.startswith("commits ") and ": " not in text:
-            continue
-        yield f"{seconds:10.3f}  {who:12}  {text}"
+        if not (row.is_commit and following.is_commit and following.who == row.who) or following is row:
+            yield f"{row.seconds:10.3f}  {row.who:12}  {row.text}"
 
 
 def _shortened(lines: Iterable[str]) -> list[str]:
@@ -79,12 +90,18 @@ async def last_state(cluster: SimCluster, conversations: Conversations) -> list[
     """Return lines about groups, transactions and partitions, as the brokers know them now."""
     lines = []
     for node in cluster.brokers.values():
-        if node.runs:
-            services = node.node.services
-            _, groups = await _now(services.groups.list_groups([], []))
-            lines += [_of_group(group, conversations) for group in groups]
-            _, transactions = await _now(services.transactions.list_transactions(None, [], -1))
-            lines += [_of_transaction(name, found) for name, found in transactions]
+        if not node.runs:
+            continue
+        services = node.node.services
+        try:
+            async with asyncio.timeout(_LONGEST_ANSWER_SECONDS):
+                _, groups = await _now(services.groups.list_groups([], []))
+                _, transactions = await _now(services.transactions.list_transactions(None, [], -1))
+        except TimeoutError:
+            lines.append(f"the coordinators of broker {node.number} do not answer")
+            continue
+        lines += [_of_group(group, conversations) for group in groups]
+        lines += [_of_transaction(name, found) for name, found in transactions]
     return [*sorted(lines), *_of_partitions(cluster)]
 
 
@@ -125,7 +142,10 @@ def _of_partitions(cluster: SimCluster) -> Iterator[str]:
             known = None if topic is None else topic.partitions.get(partition.index)
             if partition.topic.startswith("__") or known is None:
                 continue
-            log = partition.log
+            log = partition.log_if_open
+            if log is None:
+                yield f"partition {partition.topic}-{partition.index}: leader {node.number}, its log is not open"
+                continue
             yield (
                 f"partition {partition.topic}-{partition.index}: leader {node.number}, ISR {sorted(known.isr)}, "
                 f"high watermark {log.high_watermark}, end {log.log_end_offset}"

@@ -79,6 +79,8 @@ class AppFaults:
         self._store = store
         self._over = asyncio.Event()
         self._taken: set[str] = set()
+        #: the shares of transactions that fail: what the test has set, and those of present faults
+        self._shares = [store.fail_share]
 
     async def run(self, world: SimWorld, seconds: float, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Begin each fault at its time; `tasks` runs one concurrently with the others."""
@@ -152,7 +154,8 @@ class AppFaults:
     async def _spoil_store(self, world: SimWorld, fault: AppFault) -> None:
         share = 0.02 + 0.5 * fault.level
         world.tell("store", f"fault {fault.number}: {share:.0%} of its transactions fail for {fault.seconds:.2f} s")
-        before = self._store.fail_share
-        self._store.fail(share)
+        self._shares.append(share)
+        self._store.fail(max(self._shares))
         await self._for(fault.seconds)
-        self._store.fail(before)
+        self._shares.remove(share)
+        self._store.fail(max(self._shares))
