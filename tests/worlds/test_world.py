@@ -502,7 +502,7 @@ def test_a_task_that_looks_again_and_again_is_named() -> None:
     world = World(9)
 
     async def service() -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def scenario() -> None:
