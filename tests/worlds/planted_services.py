@@ -61,7 +61,7 @@ class Service:
 # -- what several services need ---------------------------------------------------------------------------------------
 
 
-def _ordering(world: World, count: int = COUNT, pause: float = 0.4) -> Main:
+def ordering(world: World, count: int = COUNT, pause: float = 0.4) -> Main:
     """Place orders, each once, whatever happens."""
 
     async def main() -> None:
@@ -80,7 +80,7 @@ def _ordering(world: World, count: int = COUNT, pause: float = 0.4) -> Main:
 
 
 @contextlib.asynccontextmanager
-async def _consumer(world: World, *topics: str, group: str = "billing", listener: Any = None, **settings: Any) -> Any:
+async def consumer_of(world: World, *topics: str, group: str = "billing", listener: Any = None, **settings: Any) -> Any:
     values = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **settings}
     consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap_servers, group_id=group, **values)
     consumer.subscribe(list(topics), listener=listener)
@@ -91,19 +91,19 @@ async def _consumer(world: World, *topics: str, group: str = "billing", listener
         await consumer.stop()
 
 
-async def _commit(consumer: AIOKafkaConsumer, record: ConsumerRecord, partition: int | None = None) -> None:
+async def commit(consumer: AIOKafkaConsumer, record: ConsumerRecord, partition: int | None = None) -> None:
     """Commit the offset behind a record. A commit that fails is made good by the next one."""
     place = TopicPartition(record.topic, record.partition if partition is None else partition)
     with contextlib.suppress(KafkaError):
         await consumer.commit({place: record.offset + 1})
 
 
-def _order(record: ConsumerRecord) -> int:
+def order_of(record: ConsumerRecord) -> int:
     return int(record.value or b"-1")
 
 
-async def _two_members(world: World, main: Main, *, ordering: Main | None = None, brokers: bool = False) -> None:
-    world.app("shop", ordering or _ordering(world))
+async def two_members(world: World, main: Main, *, brokers: bool = False) -> None:
+    world.app("shop", ordering(world))
     world.apps(2, main, "billing", restart_after="1s")
     await world.sleep("6s")
     await world.disturb("20s", brokers=brokers, apps=True)
@@ -114,16 +114,16 @@ async def _two_members(world: World, main: Main, *, ordering: Main | None = None
 
 async def _commit_before_work(world: World, broken: bool) -> None:
     async def main() -> None:
-        async with _consumer(world, ORDERS) as consumer:
+        async with consumer_of(world, ORDERS) as consumer:
             async for record in consumer:
                 if broken:
-                    await _commit(consumer, record)
+                    await commit(consumer, record)
                 await asyncio.sleep(0.1)
-                world.did("billed", _order(record))
+                world.did("billed", order_of(record))
                 if not broken:
-                    await _commit(consumer, record)
+                    await commit(consumer, record)
 
-    await _two_members(world, main)
+    await two_members(world, main)
 
 
 class _Buffer(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -143,10 +143,10 @@ class _Buffer(ConsumerRebalanceListener):  # type: ignore[misc]
     async def flush(self) -> None:
         records, self._records = self._records, []
         for record in records:
-            self._world.did("billed", _order(record))
+            self._world.did("billed", order_of(record))
         for record in records:
             assert self.consumer is not None
-            await _commit(self.consumer, record)
+            await commit(self.consumer, record)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         if self._flushes_on_revoke:
@@ -161,7 +161,7 @@ async def _no_flush_on_revoke(world: World, broken: bool) -> None:
 
     async def main() -> None:
         buffer = _Buffer(world, flushes_on_revoke=not broken)
-        async with _consumer(world, ORDERS, listener=buffer) as consumer:
+        async with consumer_of(world, ORDERS, listener=buffer) as consumer:
             buffer.consumer = consumer
             try:
                 while True:
@@ -173,7 +173,7 @@ async def _no_flush_on_revoke(world: World, broken: bool) -> None:
             finally:
                 await buffer.on_partitions_revoked(set())
 
-    world.app("shop", _ordering(world))
+    world.app("shop", ordering(world))
     world.app("billing 1", main)
     await world.sleep("8s")
     second = world.app("billing 2", main)
@@ -209,7 +209,7 @@ async def _zombie_writer(world: World, broken: bool) -> None:
     """The right one writes with the generation of the group as a fencing token."""
 
     async def main() -> None:
-        async with _consumer(world, ORDERS) as consumer:
+        async with consumer_of(world, ORDERS) as consumer:
             async for record in consumer:
                 generation = consumer._coordinator.generation
                 await asyncio.sleep(0.3)
@@ -218,10 +218,10 @@ async def _zombie_writer(world: World, broken: bool) -> None:
                         # The supervisor starts this process again. To go on would leave this record out.
                         raise _Fenced(record)
                     rows["token", record.partition] = generation
-                    rows.did("billed", _order(record))
-                await _commit(consumer, record)
+                    rows.did("billed", order_of(record))
+                await commit(consumer, record)
 
-    await _two_members(world, main)
+    await two_members(world, main)
 
 
 async def _dead_letters_lost(world: World, broken: bool) -> None:
@@ -230,18 +230,18 @@ async def _dead_letters_lost(world: World, broken: bool) -> None:
     async def main() -> None:
         async with (
             AIOKafkaProducer(bootstrap_servers=world.bootstrap_servers, linger_ms=300) as producer,
-            _consumer(world, ORDERS) as consumer,
+            consumer_of(world, ORDERS) as consumer,
         ):
             async for record in consumer:
-                if _order(record) % 3:
-                    world.did("billed", _order(record))
+                if order_of(record) % 3:
+                    world.did("billed", order_of(record))
                 else:
                     sent = await producer.send("dead-letters", record.value)
                     if not broken:
                         await sent
-                await _commit(consumer, record)
+                await commit(consumer, record)
 
-    await _two_members(world, main)
+    await two_members(world, main)
 
 
 async def _poll_interval_exceeded(world: World, broken: bool) -> None:
@@ -249,33 +249,33 @@ async def _poll_interval_exceeded(world: World, broken: bool) -> None:
 
     async def main() -> None:
         settings: dict[str, Any] = {"max_poll_interval_ms": 30_000} if broken else {}
-        async with _consumer(world, ORDERS, **settings) as consumer:
+        async with consumer_of(world, ORDERS, **settings) as consumer:
             async for record in consumer:
-                await asyncio.sleep(40 if _order(record) == 10 else 0.05)
-                world.did("billed", _order(record))
-                await _commit(consumer, record)
+                await asyncio.sleep(40 if order_of(record) == 10 else 0.05)
+                world.did("billed", order_of(record))
+                await commit(consumer, record)
 
-    world.app("shop", _ordering(world))
+    world.app("shop", ordering(world))
     world.apps(2, main, "billing")
     await world.sleep("60s")
 
 
 async def _offsets_of_another_partition(world: World, broken: bool) -> None:
     async def main() -> None:
-        async with _consumer(world, ORDERS) as consumer:
+        async with consumer_of(world, ORDERS) as consumer:
             async for record in consumer:
-                world.did("billed", _order(record))
-                await _commit(consumer, record, partition=0 if broken else None)
+                world.did("billed", order_of(record))
+                await commit(consumer, record, partition=0 if broken else None)
 
-    await _two_members(world, main)
+    await two_members(world, main)
 
 
 async def _memory_deduplication(world: World, broken: bool) -> None:
     async def main() -> None:
         seen: set[int] = set()
-        async with _consumer(world, ORDERS) as consumer:
+        async with consumer_of(world, ORDERS) as consumer:
             async for record in consumer:
-                order = _order(record)
+                order = order_of(record)
                 if broken and order not in seen:
                     seen.add(order)
                     world.did("billed", order)
@@ -285,9 +285,9 @@ async def _memory_deduplication(world: World, broken: bool) -> None:
                             rows[order] = True
                             rows.did("billed", order)
                 await asyncio.sleep(0.1)
-                await _commit(consumer, record)
+                await commit(consumer, record)
 
-    await _two_members(world, main)
+    await two_members(world, main)
 
 
 async def _dual_write(world: World, broken: bool) -> None:
@@ -349,12 +349,12 @@ async def _short_timeout(world: World, broken: bool) -> None:
 async def _wrong_reset(world: World, broken: bool) -> None:
     async def main() -> None:
         reset = "latest" if broken else "earliest"
-        async with _consumer(world, ORDERS, auto_offset_reset=reset) as consumer:
+        async with consumer_of(world, ORDERS, auto_offset_reset=reset) as consumer:
             async for record in consumer:
-                world.did("billed", _order(record))
-                await _commit(consumer, record)
+                world.did("billed", order_of(record))
+                await commit(consumer, record)
 
-    world.app("shop", _ordering(world))
+    world.app("shop", ordering(world))
     world.app("billing", main)
     await world.sleep("20s")
 
@@ -377,10 +377,10 @@ async def _read_uncommitted(world: World, broken: bool) -> None:
 
     async def billing() -> None:
         level = "read_uncommitted" if broken else "read_committed"
-        async with _consumer(world, ORDERS, isolation_level=level) as consumer:
+        async with consumer_of(world, ORDERS, isolation_level=level) as consumer:
             async for record in consumer:
-                world.did("billed", _order(record))
-                await _commit(consumer, record)
+                world.did("billed", order_of(record))
+                await commit(consumer, record)
 
     world.app("shop", shop)
     world.app("billing", billing)

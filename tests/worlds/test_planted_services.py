@@ -1,4 +1,4 @@
-"""The checker finds the bugs of twelve services, and is silent about the same services without them."""
+"""The checker finds the bugs of nineteen services, and is silent about the same services without them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import re
 import pytest
 
 from pykbroker_worlds import ClaimFailed, World
+from tests.worlds import strangers_services
 from tests.worlds.planted_services import SERVICES, Service
 
-each_service = pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
+each_service = pytest.mark.parametrize(
+    "service", [*SERVICES, *strangers_services.SERVICES], ids=lambda service: service.name
+)
 pytestmark = pytest.mark.slow
 _SEEDS = 200
 

@@ -30,9 +30,10 @@ class Stuck(BaseException):
 
 
 def _undelayed_seconds() -> float:
-    """Return real time without that in which this thread waited for a processor, where Linux tells it."""
+    """Return real time without that in which this thread waited for a processor, where Linux tells it. Imports nothing,
+    because it is called in the middle of whatever runs, also of an import."""
     try:
-        delayed_ns = int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1])
+        delayed_ns = int(Path("/proc/thread-self/schedstat").read_bytes().split()[1])
     except (OSError, IndexError, ValueError):
         delayed_ns = 0
     return time.clock_gettime(time.CLOCK_MONOTONIC) - delayed_ns / 1e9

@@ -66,7 +66,8 @@ class Judge:
                 claim, wrong = found
                 if not wrong.may_come or loop.time() > began + self._within_seconds:
                     state = await last_state(self._cluster, self._conversations)
-                    story = story_of(claim, wrong, self._cluster.world.story, self._conversations, state)
+                    events = self._cluster.world.story
+                    story = story_of(claim, wrong, events, self._effects, self._conversations, state)
                     raise ClaimFailed(claim, wrong, story)
                 await asyncio.sleep(look)
                 look = min(2 * look, _LAST_LOOK_SECONDS)

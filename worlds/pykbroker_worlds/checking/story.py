@@ -15,6 +15,7 @@ from pykbroker.runtime.later import Later
 from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_worlds.checking.claims import Claim, Wrong
 from pykbroker_worlds.checking.conversations import Conversations
+from pykbroker_worlds.checking.evidence import Effect
 from pykbroker_worlds.history.events import Place
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
@@ -30,14 +31,20 @@ Line = tuple[float, str, str]
 
 
 def story_of(
-    claim: Claim, wrong: Wrong, events: Sequence[Line], conversations: Conversations, state: Sequence[str]
+    claim: Claim,
+    wrong: Wrong,
+    events: Sequence[Line],
+    effects: Sequence[Effect],
+    conversations: Conversations,
+    state: Sequence[str],
 ) -> str:
     """Return the story of something wrong.
 
-    `events`: what happened to brokers, applications and network, in order. `state`: lines about the end of the run.
+    `events`: what happened to brokers, applications and network, in order. `effects`: what applications did. `state`:
+    lines about the end of the run.
     """
     lines = [wrong.text, f"  as {claim}", "", "what happened:"]
-    lines += [f"  {line}" for line in _shortened(_lines(wrong, events, conversations))]
+    lines += [f"  {line}" for line in _shortened(_lines(wrong, events, effects, conversations))]
     lines += ["", "at the end:", *(f"  {line}" for line in state)]
     return "\n".join(lines)
 
@@ -51,7 +58,9 @@ class _Row(NamedTuple):
     is_commit: bool = False
 
 
-def _lines(wrong: Wrong, events: Sequence[Line], conversations: Conversations) -> Iterator[str]:
+def _lines(
+    wrong: Wrong, events: Sequence[Line], effects: Sequence[Effect], conversations: Conversations
+) -> Iterator[str]:
     facts = wrong.facts
     places = {fact.place for fact in facts if fact.place is not None}
     apps = {fact.app for fact in facts if fact.app is not None}
@@ -65,6 +74,12 @@ def _lines(wrong: Wrong, events: Sequence[Line], conversations: Conversations) -
         if first <= one.seconds <= last and (one.app in apps or places & one.places)
     ]
     rows += [_Row(fact.seconds, 2, "!", fact.text) for fact in facts]
+    # Something else that was done about the same keys, for example that an order was refused.
+    keys, known = {fact.key for fact in facts}, {fact.text for fact in facts}
+    for effect in effects:
+        text = f"{effect.app} {effect.what} {effect.key!r}"
+        if effect.key in keys and effect.key is not None and text not in known:
+            rows.append(_Row(effect.seconds, 2, "!", text))
     rows.sort(key=lambda row: row[:2])
     for index, row in enumerate(rows):
         following = rows[index + 1] if index + 1 < len(rows) else row
