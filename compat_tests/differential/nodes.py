@@ -60,7 +60,7 @@ KINDS = {
         Kind(
             "first",
             {
-                "group.initial.rebalance.delay.ms": "400",
+                "group.initial.rebalance.delay.ms": "1000",
                 "group.min.session.timeout.ms": "500",
                 "group.consumer.migration.policy": "disabled",
             },
@@ -70,7 +70,7 @@ KINDS = {
             "upgrade",
             {
                 "group.consumer.migration.policy": "upgrade",
-                "group.initial.rebalance.delay.ms": "400",
+                "group.initial.rebalance.delay.ms": "1000",
                 "group.max.size": "2",
             },
         ),

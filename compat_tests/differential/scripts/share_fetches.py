@@ -158,7 +158,7 @@ def share_acknowledgements(s: Session) -> None:
     )
     member.acknowledge("closes", {}, share_session_epoch=-1)
     again = new("a", link="again")
-    again.fetch("opens", 0, max_wait_ms=50)
+    again.fetch("opens", 0)
     write_batch(s, topic, 2)
     again.fetch("acquires")
     again.fetch("accepts and fetches", acks={0: [(20, 20, [1])]}, max_wait_ms=50)
