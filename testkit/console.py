@@ -2,8 +2,9 @@
 
 A block `console` has commands after `$ `, each with its output. The last command of a block `fails` ends with another
 status than 0, and prints the rest of the block to standard output and standard error together. A block `python` is a
-program, and a block without a language that follows it is the output of the program. `localhost:9092` on a page is the
-node of the test. The output on a page may have `…` for any text within a line, and a line `[…]` for any lines.
+program, and a block without a language that follows it is the output of the program. A block `python` that begins with
+`# name.py` is a file, which is written and not run. `localhost:9092` on a page is the node of the test. The output on a
+page may have `…` for any text within a line, and a line `[…]` for any lines.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from testkit.plugin_runs import run_pytest
 
 ADDRESS = "localhost:9092"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NAMED = re.compile(r"# (\w+\.py)\n")
 _PATIENCE_S = 120.0
 
 
@@ -99,6 +101,9 @@ class Reader:
     def does(self, step: Step) -> None:
         """Run a step and compare what it prints. Raises AssertionError if it fails or prints something else."""
         text = self._here(step.command)
+        if step.is_python and (named := _NAMED.match(text)):
+            (self._folder / named[1]).write_text(text, encoding="utf-8")
+            return
         if step.is_python and "def test_" in text:
             home = self._folder / "tests"
             home.mkdir(exist_ok=True)

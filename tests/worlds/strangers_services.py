@@ -1,4 +1,4 @@
-"""Short services by somebody who knows of worlds only its README: each with a well-known bug, and without it.
+"""Short services by somebody who knows of worlds only its README, each with a well-known bug, and without it.
 
 The form is that of planted_services.py. `seed` is the first that finds the bug.
 """

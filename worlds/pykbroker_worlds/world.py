@@ -125,7 +125,10 @@ class World:
                         self.failure = f"{error.claim}: {error.wrong.kind}"
                     elif isinstance(error, AppFailed):
                         self.failure = f"{type(error.__cause__).__name__} of an application"
-                    error.add_note("\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]]))
+                    if not isinstance(error, ClaimFailed):  # which is a story itself
+                        error.add_note(
+                            "\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]])
+                        )
                     raise
                 finally:
                     self.simulated.end(_LAST_SECONDS)

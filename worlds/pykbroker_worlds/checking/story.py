@@ -7,6 +7,7 @@ finding the failure (claims.py).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -66,6 +67,8 @@ def _lines(
     apps = {fact.app for fact in facts if fact.app is not None}
     first = min((fact.seconds for fact in facts), default=0.0) - _AROUND_SECONDS
     last = max((fact.seconds for fact in facts), default=0.0) + _AROUND_SECONDS
+    if wrong.may_come:
+        last = math.inf  # it was awaited to the end
     rows = [_Row(seconds, 0, who, text) for seconds, who, text in events]
     rows += [
         _Row(one.seconds, 1, one.app, one.text, one.is_commit)
