@@ -100,6 +100,8 @@ class RejectingMember:
 
 def enable_letters(wire: Wire, topic: str) -> None:
     """Let a topic have dead letters, and wait until the broker of `wire` knows it."""
+    # A broker may hear of a new topic later than the controller.
+    eventually(f"topic {topic}", lambda: wire.metadata(topic).topics[0].error_code == ErrorCode.NONE)
     _alter(wire, TOPIC_CONFIGS, topic, _ENABLED, "true")
 
 
