@@ -38,6 +38,9 @@ from pykbroker_worlds import (
 from pykbroker_worlds.faults.app_faults import AppFault, AppFaults, AppKind, draw_app_faults
 from pykbroker_worlds.simulated.world import EPOCH_MS
 
+# These tests do not run in the process of pytest. A world replaces the class of `datetime` for good, and compiled
+# modules that another test imports later (cryptography, pandas) cannot bear that.
+pytestmark = pytest.mark.kafka_world(seeds=1)
 Main = Callable[[], Coroutine[Any, Any, None]]
 TOPIC = "orders"
 
