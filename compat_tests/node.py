@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pykbroker.__main__ import main
 from testkit import needs
 from testkit.clients import PATIENCE_S
+from testkit.nodes.processes import run_here
 from testkit.oracle.kafka import ApacheKafka
 from testkit.ports import steady_port
 
@@ -31,7 +31,8 @@ def format_directories(command: Sequence[str], *words: str, env: Mapping[str, st
     """Run `format` of a pykbroker, by the beginning of its commands. Without `env` this process runs its own pykbroker,
     because another process takes half a second, most of it for imports."""
     if env is None and list(command) == needs.node_command(sys.executable):
-        assert main(["format", *words]) == 0
+        formatted = run_here("format", *words)
+        assert formatted.returncode == 0, formatted.stderr
     else:
         subprocess.run([*command, "format", *words], check=True, capture_output=True, timeout=PATIENCE_S, env=env)
 

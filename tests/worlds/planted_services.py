@@ -92,7 +92,7 @@ async def consumer_of(world: World, *topics: str, group: str = "billing", listen
 
 
 async def commit(consumer: AIOKafkaConsumer, record: ConsumerRecord, partition: int | None = None) -> None:
-    """Commit the offset behind a record. A commit that fails is made good by the next one."""
+    """Commit the offset after a record. The next commit makes good one that fails."""
     place = TopicPartition(record.topic, record.partition if partition is None else partition)
     with contextlib.suppress(KafkaError):
         await consumer.commit({place: record.offset + 1})
@@ -127,7 +127,7 @@ async def _commit_before_work(world: World, broken: bool) -> None:
 
 
 class _Buffer(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Bills of several records at once, with one commit behind them."""
+    """Bills several records at once, and commits after them."""
 
     def __init__(self, world: World, *, flushes_on_revoke: bool) -> None:
         self._world = world

@@ -150,14 +150,14 @@ async def _retry_topic(world: World, broken: bool) -> None:
 
 
 async def _auto_commit_beside_transactions(world: World, broken: bool) -> None:
-    """From orders to bills, each with a transaction. Broken: nobody switched off aiokafka's automatic commit, and the
+    """Copies orders to bills, one transaction for each. The broken one leaves aiokafka's automatic commit on, and its
     offsets are not in the transactions."""
 
     async def main() -> None:
         at_work = asyncio.Lock()
 
         class Wait(ConsumerRebalanceListener):  # type: ignore[misc]
-            """The next owner, also if it is this process, begins behind the transaction that is open."""
+            """Lets the next owner of a partition, which may be this process, begin after the open transaction."""
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
                 async with at_work:

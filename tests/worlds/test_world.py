@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import itertools
 import os
 import random
 import secrets
@@ -25,17 +24,10 @@ import pytest
 
 from pykbroker_worlds import (
     AppFailed,
-    AtLeastOnce,
-    ClaimFailed,
-    Did,
-    ExactlyOnce,
-    NothingLost,
     NotSimulated,
-    Records,
     Stuck,
     World,
 )
-from pykbroker_worlds.faults.app_faults import AppFault, AppFaults, AppKind, draw_app_faults
 from pykbroker_worlds.simulated.world import EPOCH_MS
 
 # These tests do not run in the process of pytest. A world replaces the class of `datetime` for good, and compiled
@@ -205,59 +197,6 @@ def test_a_stopped_application_runs_its_finally_and_has_half_a_minute() -> None:
     assert any("does not stop within 30 s" in line for line in world.story)
 
 
-@pytest.mark.parametrize("kind", list(AppKind))
-def test_each_fault_of_an_application_comes_and_goes(kind: AppKind) -> None:
-    world = World(6)
-    ended: list[float] = []
-
-    async def ticking() -> None:
-        try:
-            while True:
-                async with world.store.transaction() as rows:
-                    rows.did("tick")
-                await asyncio.sleep(0.1)
-        finally:
-            ended.append(world.seconds())
-
-    async def scenario() -> None:
-        app = world.app("service", ticking, restart_after="1s")
-        faults = AppFaults([AppFault(0, 1.0, kind, 0.0, 3.0, 1.0)], [app], ["machine 1"], world.store)
-        network, began = world.simulated.network, world.seconds()
-        running = asyncio.ensure_future(faults.run(world.simulated, 8.0, asyncio.ensure_future))
-        await world.sleep("2 s")
-        assert network.are_apart("service", "machine 1") == (kind is AppKind.ISOLATE)
-        assert (app.lives == 1) or kind is AppKind.STORE
-        await running
-        assert not network.are_apart("service", "machine 1")
-        assert world.store.fail_share == 0
-        assert app.is_alive
-        assert (app.lives > 1) == (kind in (AppKind.KILL, AppKind.STOP, AppKind.STORE))
-        ticks = [effect.seconds - began for effect in world.effects]
-        gap = max(later - earlier for earlier, later in itertools.pairwise(ticks))
-        assert (gap > 2.5) == (kind in (AppKind.KILL, AppKind.STOP, AppKind.PAUSE)), gap
-        assert bool(ended) == (kind in (AppKind.STOP, AppKind.STORE)), "SIGKILL runs no finally"
-
-    world.run(scenario)
-
-
-def test_two_failures_of_the_store_at_once_end_with_the_later_one() -> None:
-    world = World(7)
-    shares: list[float] = []
-
-    async def scenario() -> None:
-        world.store.fail(0.01)
-        drawn = [AppFault(0, 0.0, AppKind.STORE, 0.0, 2.0, 1.0), AppFault(1, 1.0, AppKind.STORE, 0.0, 3.0, 0.5)]
-        faults = AppFaults(drawn, [], [], world.store)
-        running = asyncio.ensure_future(faults.run(world.simulated, 5.0, asyncio.ensure_future))
-        for _ in range(5):
-            await world.sleep("0.9 s")
-            shares.append(round(world.store.fail_share, 2))
-        await running
-
-    world.run(scenario)
-    assert shares == [0.52, 0.52, 0.27, 0.27, 0.01]
-
-
 def test_a_process_ends_with_its_main() -> None:
     world = World(8)
 
@@ -284,43 +223,6 @@ def test_a_process_ends_with_its_main() -> None:
         await world.until(lambda: app.lives == 2)
 
     world.run(scenario)
-
-
-@pytest.mark.slow
-@pytest.mark.kafka_world(seeds=3, brokers=3)
-def test_claims_hold_right_after_faults_of_brokers(kafka_world: World) -> None:
-    """A new leader's high watermark and its log come some time after its registration."""
-    world = kafka_world
-    orders = Records(TOPIC, lambda record: int(record.value or b""))
-    world.must(NothingLost(Did("sent"), orders), ExactlyOnce(Did("sent"), orders), AtLeastOnce(orders, Did("seen")))
-
-    async def scenario() -> None:
-        world.app("producer", producing(world, pause=0.1))
-        world.app("consumer", consuming(world))
-        await world.until(lambda: bool(world.done("seen")))
-        await world.disturb("15s")
-
-    world.run(scenario)
-
-
-@pytest.mark.slow
-def test_brokers_that_are_all_down_come_back_for_the_claims() -> None:
-    world = World(9, brokers=3)
-    world.must(AtLeastOnce(Did("asked"), Did("asked")))
-
-    async def scenario() -> None:
-        for number in (1, 2, 3):
-            world.kill(number)
-        world.did("asked", 1)
-
-    world.run(scenario)
-
-
-def test_what_a_seed_draws_has_every_kind_and_does_not_depend_on_what_happened() -> None:
-    drawn = [draw_app_faults(random.Random(f"{seed}"), 30.0, 5) for seed in range(60)]
-    assert {fault.kind for faults in drawn for fault in faults} == set(AppKind)
-    assert all(faults[0].number == 5 and len(faults) <= 6 for faults in drawn)
-    assert drawn[7] == draw_app_faults(random.Random("7"), 30.0, 5)
 
 
 def test_two_applications_do_not_have_one_name() -> None:
@@ -627,40 +529,3 @@ def test_a_broker_that_is_not_there_is_refused() -> None:
     world.run(scenario)
     with pytest.raises(ValueError, match="1 to 9 brokers"):
         World(1, brokers=10)
-
-
-def test_applications_that_go_on_have_time_for_what_was_there_at_the_end() -> None:
-    world = World(15)
-    world.must(AtLeastOnce(Did("asked"), Did("answered")))
-
-    async def service() -> None:
-        number = 0
-        while True:
-            world.did("asked", number)
-            await asyncio.sleep(30)
-            world.did("answered", number)
-            number += 1
-
-    async def scenario() -> None:
-        world.app("service", service)
-        await world.sleep("10 min")
-
-    world.run(scenario)
-
-
-def test_a_claim_that_does_not_hold_ends_the_run_with_its_story() -> None:
-    world = World(16)
-    world.must(AtLeastOnce(Did("asked"), Did("answered")), within="20s")
-
-    async def service() -> None:
-        world.did("asked", 7)
-        await asyncio.sleep(3_600)
-
-    async def scenario() -> None:
-        world.app("service", service)
-        await world.sleep("1 min")
-
-    with pytest.raises(ClaimFailed, match="answered: 7 is missing") as raised:
-        world.run(scenario)
-    assert "service asked 7" in str(raised.value)
-    assert 80 < world.seconds() < 180

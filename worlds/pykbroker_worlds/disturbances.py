@@ -52,13 +52,13 @@ class Disturbances:
 
         faults = Faults(of_brokers, cluster, None, seconds=seconds, clients=list(clients))
         machines = [node.machine for node in cluster.nodes.values()]
-        app_faults = AppFaults(of_apps, apps, machines, self._store)
+        app_faults = AppFaults(cluster.world, of_apps, apps, machines, self._store)
         begun: list[asyncio.Future[None]] = []
 
         def begin(fault: Coroutine[Any, Any, None]) -> None:
             begun.append(asyncio.ensure_future(fault))
 
-        await asyncio.gather(faults.run(begin), app_faults.run(cluster.world, seconds, begin))
+        await asyncio.gather(faults.run(begin), app_faults.run(seconds, begin))
         app_faults.heal()
         await faults.heal()
         await asyncio.gather(*begun)

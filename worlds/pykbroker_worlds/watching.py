@@ -85,5 +85,5 @@ def watched(loop: VirtualLoop) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, max(limit - looks * _LOOK_SECONDS, 0.01) if limit else 0)
         signal.signal(signal.SIGALRM, handler)
     if found:
-        # asyncio keeps it in the task, or logs it, if nobody waits for the callback that was stuck.
+        # asyncio keeps the exception in the task, or logs it, when nobody waits for the task.
         raise found[0]

@@ -112,7 +112,7 @@ def test_all_jobs_from_their_topics_to_their_results(
         "seen", "late", "cart", "bought", "bought-alone",
     }  # fmt: skip
     with monkeypatch.context() as patched:
-        patched.setattr(sinks, "_write_dropped", died)  # behind the sink's write, before Spark's commit
+        patched.setattr(sinks, "_write_dropped", died)  # after the sink's write and before Spark's commit
         with pytest.raises(Exception, match="died here"):
             once(spark, config, [CONVERSIONS])
     matched = contents(broker, config.topics.conversions)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from pykbroker.testing.clock import duration_ms
 from pykbroker_worlds.checking.conversations import Assigned
 from pykbroker_worlds.checking.evidence import AnyOf, Did, Evidence, Fact, Records, Source
-from pykbroker_worlds.history.events import Place
+from pykbroker_worlds.history.events import Place, place_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,7 @@ class OffsetsNotAhead:
                 for record in by_place[commit.place][:before]
                 if record.key not in first or first[record.key].seconds > commit.seconds
             ]
-            topic, partition = commit.place
-            text = f"{commit.app} commits {topic}-{partition}@{commit.offset} of group {self.group}"
+            text = f"{commit.app} commits {place_name(commit.place)}@{commit.offset} of group {self.group}"
             asked = Fact(None, commit.seconds, text, commit.app, commit.place)
             later = [first[ahead[0].key]] if ahead[0].key in first else []
             told = f"{text}, and {self.done} comes later, or never: {ahead[0].key!r}{_others(ahead)}"
@@ -196,10 +195,10 @@ class NoZombieWrites:
             first = begun.get((place, owned.seconds))
             if first is None:
                 continue
-            topic, partition = place
-            text = f"{owned.app} gets {topic}-{partition} in generation {owned.generation} of group {self.group}"
+            named = place_name(place)
+            text = f"{owned.app} gets {named} in generation {owned.generation} of group {self.group}"
             given = Fact(None, owned.seconds, text, owned.app, place)
-            told = f"{done.app} {self.done} {done.key!r} of {topic}-{partition}, which belongs to {owned.app} by then"
+            told = f"{done.app} {self.done} {done.key!r} of {named}, which belongs to {owned.app} by then"
             return Wrong("zombie", told, (record, given, first, done))
         return _no_topic(self.each, evidence) or _no_group(self.group, evidence)
 

@@ -16,7 +16,7 @@ from pykbroker_wire.errors import DecodeError, ErrorCode
 from pykbroker_wire.frame import FrameSplitter
 from pykbroker_wire.headers import RequestHeader, decode_response
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
-from pykbroker_worlds.history.events import Place
+from pykbroker_worlds.history.events import Place, place_name
 from pykbroker_worlds.simulated.network import SimTransport
 
 _READ: Final = frozenset(
@@ -78,7 +78,7 @@ class _Connection:
         self._is_lost = False
 
     def split(self, splitter: FrameSplitter, data: bytes) -> list[memoryview]:
-        """Return the frames that `data` completes, and none any more after bytes that are no frames."""
+        """Return the frames that `data` completes. After bytes that are no frames it returns none."""
         if self._is_lost:
             return []
         try:
@@ -161,12 +161,12 @@ class Conversations:
                 errors = dict(_errors(answer))
                 for commit in commits:
                     commit.error = errors.get(commit.place, 0)
-                named = ", ".join(f"{_named(commit.place)}@{commit.offset}" for commit in commits)
+                named = ", ".join(f"{place_name(commit.place)}@{commit.offset}" for commit in commits)
                 error = next((code for code in errors.values() if code), 0)
                 asked = frozenset(commit.place for commit in commits)
                 self._note(app, f"commits {named} of group {request.group_id}", error, "", asked, is_commit=not error)
             case ApiKey.TXN_OFFSET_COMMIT:
-                named = ", ".join(f"{_named(place)}@{one.committed_offset}" for place, one in _partitions(request))
+                named = ", ".join(f"{place_name(place)}@{one.committed_offset}" for place, one in _partitions(request))
                 error = next((code for _, code in _errors(answer) if code), 0)
                 asked = frozenset(place for place, _ in _partitions(request))
                 text = f"adds {named} of group {request.group_id} to {request.transactional_id}"
@@ -221,10 +221,5 @@ def _assigned(assignment: bytes) -> Iterator[Place]:
             yield topic.topic, partition
 
 
-def _named(place: Place) -> str:
-    topic, partition = place
-    return f"{topic}-{partition}"
-
-
 def _listed(places: frozenset[Place]) -> str:
-    return ", ".join(_named(place) for place in sorted(places))
+    return ", ".join(place_name(place) for place in sorted(places))

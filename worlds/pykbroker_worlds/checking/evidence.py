@@ -18,7 +18,7 @@ from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.control import ControlType, parse_control
 from pykbroker_wire.records.record import iter_records
 from pykbroker_worlds.checking.conversations import Assigned, Commit, Conversations
-from pykbroker_worlds.history.events import Place
+from pykbroker_worlds.history.events import Place, place_name
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from pykbroker_worlds.simulated.world import EPOCH_MS
 
@@ -58,9 +58,6 @@ class Fact:
     offset: int = -1
     #: what the records of one order have in common: their partition and their key
     order: Any = None
-
-    def __str__(self) -> str:
-        return f"{self.seconds:10.3f}  {self.text}"
 
 
 #: Reads the key of a record.
@@ -107,11 +104,11 @@ class Records:
             try:
                 key = self.key(record)
             except Exception as error:
-                where = f"{record.topic}-{record.partition} at offset {record.offset}"
+                where = f"{place_name(place)} at offset {record.offset}"
                 raise ValueError(f"the key of a record of {where}: {error!r} for {record!r}") from error
             if key is None:
                 continue
-            text = f"{record.topic}-{record.partition} has {key!r} at offset {record.offset}"
+            text = f"{place_name(place)} has {key!r} at offset {record.offset}"
             seconds = (record.timestamp_ms - EPOCH_MS) / 1000
             facts.append(Fact(key, seconds, text, None, place, record.offset, (place, record.key)))
         return facts
@@ -228,7 +225,7 @@ def topics_of(cluster: SimCluster) -> ReadTopic:
                 raise NotReadable(f"{topic}-{index} has no leader")
             try:
                 log = leaders[index].log
-                found[topic, index] = list(_records_of(leaders[index], log)), log.log_end_offset
+                found[topic, index] = _records_of(leaders[index], log), log.log_end_offset
             except KafkaError as error:
                 raise NotReadable(f"{topic}-{index} cannot be read: {error}") from error
         return found
@@ -236,7 +233,7 @@ def topics_of(cluster: SimCluster) -> ReadTopic:
     return read_topic
 
 
-def _records_of(partition: Partition, log: PartitionLog) -> Iterator[StoredRecord]:
+def _records_of(partition: Partition, log: PartitionLog) -> list[StoredRecord]:
     # Up to the last stable offset each transaction is decided.
     undecided: dict[int, list[StoredRecord]] = {}
     decided: list[StoredRecord] = []
@@ -245,9 +242,10 @@ def _records_of(partition: Partition, log: PartitionLog) -> Iterator[StoredRecor
             records = list(iter_records(data, position, header))
             if header.is_control:
                 # Compaction leaves batches of markers without records.
-                if records and parse_control(records[0]).type in (ControlType.COMMIT, ControlType.ABORT):
+                marker = parse_control(records[0]).type if records else None
+                if marker in (ControlType.COMMIT, ControlType.ABORT):
                     ended = undecided.pop(header.producer_id, [])
-                    decided += ended if parse_control(records[0]).type is ControlType.COMMIT else []
+                    decided += ended if marker is ControlType.COMMIT else []
                 continue
             kept = undecided.setdefault(header.producer_id, []) if header.is_transactional else decided
             kept += [
@@ -262,7 +260,7 @@ def _records_of(partition: Partition, log: PartitionLog) -> Iterator[StoredRecor
                 )
                 for record in records
             ]
-    return iter(sorted(decided, key=lambda record: record.offset))
+    return sorted(decided, key=lambda record: record.offset)
 
 
 def _batches_of(log: PartitionLog) -> Iterator[bytes]:

@@ -50,8 +50,6 @@ class Judge:
     async def insist(self, check: Callable[[], None]) -> None:
         """Wait until every claim holds, and for some time more. `check` raises if an application failed. Raises
         ClaimFailed."""
-        if not self.claims:
-            return
         loop = self._cluster.world.loop
         began, look, has_settled = loop.time(), _FIRST_LOOK_SECONDS, False
         ends: dict[Place, int] = {}

@@ -17,7 +17,7 @@ from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_worlds.checking.claims import Claim, Wrong
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
-from pykbroker_worlds.history.events import Place
+from pykbroker_worlds.history.events import Place, place_name
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
 #: Seconds before the first and after the last fact whose conversations are told.
@@ -131,13 +131,13 @@ def _of_group(group: ListedGroup, conversations: Conversations) -> str:
     owners: dict[str, str] = {}
     for one in conversations.assignments:
         if one.group == group.group_id:
-            places = ", ".join(_named(place) for place in sorted(one.places)) or "nothing"
+            places = ", ".join(place_name(place) for place in sorted(one.places)) or "nothing"
             owners[one.app] = f"{one.app} was last given {places} (generation {one.generation})"
     committed: dict[Place, int] = {}
     for commit in conversations.commits:
         if commit.group == group.group_id and commit.error == 0:
             committed[commit.place] = commit.offset
-    offsets = ", ".join(f"{_named(place)}@{offset}" for place, offset in sorted(committed.items()))
+    offsets = ", ".join(f"{place_name(place)}@{offset}" for place, offset in sorted(committed.items()))
     parts = [f"{group.group_state}", *(owners[app] for app in sorted(owners))]
     if offsets:
         parts.append(f"committed {offsets}")
@@ -162,13 +162,9 @@ def _of_partitions(cluster: SimCluster) -> Iterator[str]:
                 continue
             log = partition.log_if_open
             if log is None:
-                yield f"partition {partition.topic}-{partition.index}: leader {node.number}, its log is not open"
+                yield f"partition {partition}: leader {node.number}, its log is not open"
                 continue
             yield (
-                f"partition {partition.topic}-{partition.index}: leader {node.number}, ISR {sorted(known.isr)}, "
+                f"partition {partition}: leader {node.number}, ISR {sorted(known.isr)}, "
                 f"high watermark {log.high_watermark}, end {log.log_end_offset}"
             )
-
-
-def _named(place: Place | None) -> str:
-    return "" if place is None else f"{place[0]}-{place[1]}"

@@ -6,7 +6,6 @@ of brokers are in fault_plan.py and faults.py.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from pykbroker_worlds.apps import App
+from pykbroker_worlds.faults.timeline import Timeline
 from pykbroker_worlds.simulated.network import USUAL, Delay, both_ways
 from pykbroker_worlds.simulated.world import SimWorld
 from pykbroker_worlds.store import Store
@@ -71,39 +71,31 @@ def draw_app_faults(rng: random.Random, seconds: float, first: int) -> list[AppF
 class AppFaults:
     """`run` carries the faults out, each at its time. `heal` ends those that are left."""
 
-    def __init__(self, faults: Sequence[AppFault], apps: Sequence[App], brokers: Sequence[str], store: Store) -> None:
+    def __init__(
+        self, world: SimWorld, faults: Sequence[AppFault], apps: Sequence[App], brokers: Sequence[str], store: Store
+    ) -> None:
         """`apps`: the applications that faults may choose. `brokers`: the machines of the brokers."""
+        self._world = world
         self._faults = faults
         self._apps = apps
         self._brokers = list(brokers)
         self._store = store
-        self._over = asyncio.Event()
+        self._timeline = Timeline(world.loop)
         self._taken: set[str] = set()
         #: the shares of transactions that fail: what the test has set, and those of present faults
         self._shares = [store.fail_share]
 
-    async def run(self, world: SimWorld, seconds: float, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    async def run(self, seconds: float, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Begin each fault at its time; `tasks` runs one concurrently with the others."""
-        began = world.loop.time()
-        for fault in self._faults:
-            await asyncio.sleep(max(0.0, began + fault.at - world.loop.time()))
-            tasks(self._do(world, fault))
-        await asyncio.sleep(max(0.0, began + seconds - world.loop.time()))
+        await self._timeline.run(self._faults, seconds, self._do, tasks)
 
     def heal(self) -> None:
         """End every fault: applications run again, with a whole network."""
-        self._over.set()
+        self._timeline.end()
 
-    async def _for(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._over.wait()
-        except TimeoutError:
-            pass
-
-    async def _do(self, world: SimWorld, fault: AppFault) -> None:
+    async def _do(self, fault: AppFault) -> None:
         if fault.kind is AppKind.STORE:
-            await self._spoil_store(world, fault)
+            await self._spoil_store(fault)
             return
         living = [app for app in self._apps if app.is_alive and app.name not in self._taken]
         if not living:
@@ -111,51 +103,55 @@ class AppFaults:
         app = living[int(fault.who * len(living))]
         self._taken.add(app.name)
         try:
-            await self._take(world, fault, app)
+            await self._take(fault, app)
         finally:
             self._taken.discard(app.name)
 
-    async def _take(self, world: SimWorld, fault: AppFault, app: App) -> None:
+    async def _take(self, fault: AppFault, app: App) -> None:
+        network = self._world.network
+
         def tell(text: str) -> None:
-            world.tell(app.name, f"fault {fault.number}: {text}")
+            self._world.tell(app.name, f"fault {fault.number}: {text}")
 
         match fault.kind:
             case AppKind.KILL:
                 tell(f"{fault.seconds:.2f} s without it")
                 app.kill()
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
                 if not app.is_alive:
                     app.start()
             case AppKind.STOP:
                 tell(f"a deployment, {fault.seconds:.2f} s without it")
                 await app.stop()
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
                 if not app.is_alive:
                     app.start()
             case AppKind.PAUSE:
                 tell(f"stands still for {fault.seconds:.2f} s")
                 app.pause()
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
                 app.resume()
             case AppKind.ISOLATE:
                 ways = both_ways([app.machine], self._brokers)
                 tell(f"reaches no broker for {fault.seconds:.2f} s")
-                world.network.silence(ways)
-                await self._for(fault.seconds)
-                world.network.restore(ways, resets=round(fault.level))
+                network.silence(ways)
+                await self._timeline.last(fault.seconds)
+                network.restore(ways, resets=round(fault.level))
             case _:
                 most = 0.01 * 100**fault.level
                 ways = both_ways([app.machine], self._brokers)
                 tell(f"up to {most:.3f} s to each broker for {fault.seconds:.2f} s")
-                world.network.slow(ways, Delay(most / 10, most, 0.05))
-                await self._for(fault.seconds)
-                world.network.slow(ways, USUAL)
+                network.slow(ways, Delay(most / 10, most, 0.05))
+                await self._timeline.last(fault.seconds)
+                network.slow(ways, USUAL)
 
-    async def _spoil_store(self, world: SimWorld, fault: AppFault) -> None:
+    async def _spoil_store(self, fault: AppFault) -> None:
         share = 0.02 + 0.5 * fault.level
-        world.tell("store", f"fault {fault.number}: {share:.0%} of its transactions fail for {fault.seconds:.2f} s")
+        self._world.tell(
+            "store", f"fault {fault.number}: {share:.0%} of its transactions fail for {fault.seconds:.2f} s"
+        )
         self._shares.append(share)
         self._store.fail(max(self._shares))
-        await self._for(fault.seconds)
+        await self._timeline.last(fault.seconds)
         self._shares.remove(share)
         self._store.fail(max(self._shares))

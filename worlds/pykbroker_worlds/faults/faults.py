@@ -13,6 +13,7 @@ from typing import Any
 
 from pykbroker_log.memory_disk import Survive
 from pykbroker_worlds.faults.fault_plan import Fault, Kind, Who
+from pykbroker_worlds.faults.timeline import Timeline
 from pykbroker_worlds.simulated.network import USUAL, Delay, Way, both_ways
 from pykbroker_worlds.simulated.sim_broker import ROOM_BYTES, SimBroker
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
@@ -52,24 +53,18 @@ class Faults:
         #: the broker whose disk may have lost something
         self._lossy: SimBroker | None = None
         self._kept_dead: SimBroker | None = None
-        self._is_over = False
-        self._over = asyncio.Event()
+        self._timeline = Timeline(self._world.loop)
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
     async def run(self, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Begin each fault at its time; `tasks` runs one concurrently with the others."""
-        began = self._world.loop.time()
-        for fault in self._faults:
-            await asyncio.sleep(max(0.0, began + fault.at - self._world.loop.time()))
-            tasks(self._do(fault))
-        await asyncio.sleep(max(0.0, began + self._seconds - self._world.loop.time()))
+        await self._timeline.run(self._faults, self._seconds, self._do, tasks)
 
     async def heal(self, keep_dead: SimBroker | None = None) -> None:
         """End every fault. `keep_dead` stays as it is."""
         self._kept_dead = keep_dead
-        self._is_over = True
-        self._over.set()
+        self._timeline.end()
         # Let everything that waits for the end run first.
         await asyncio.sleep(0.05)
         for node in self._cluster.nodes.values():
@@ -88,14 +83,6 @@ class Faults:
 
     def _tell(self, fault: Fault, node: SimBroker | None, text: str) -> None:
         self._world.tell("fault" if node is None else f"node {node.number}", f"fault {fault.number}: {text}")
-
-    async def _for(self, seconds: float) -> None:
-        """Wait for `seconds`, or until all faults are over."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._over.wait()
-        except TimeoutError:
-            pass
 
     # -- choosing the node --------------------------------------------------------------------------------------------
 
@@ -170,7 +157,7 @@ class Faults:
                 await self._crash_at_disk(fault, node, survive)
             else:
                 self._kill(fault, node, survive)
-            await self._for(fault.seconds)
+            await self._timeline.last(fault.seconds)
             await self._start(node)
         finally:
             self._taken.discard(node.number)
@@ -216,8 +203,8 @@ class Faults:
                 if not node.disk_faults.dead and node.disk.capacity_bytes >= ROOM_BYTES:
                     raise
                 self._world.tell(f"node {node.number}", f"does not start: {error}")
-                await self._for(1.0)
-                if self._is_over:
+                await self._timeline.last(1.0)
+                if self._timeline.is_over:
                     node.repair_disk()
 
     async def _kill_all(self, fault: Fault) -> None:
@@ -234,7 +221,7 @@ class Faults:
 
         async def back(node: SimBroker) -> None:
             try:
-                await self._for(rng.uniform(0.0, fault.seconds))
+                await self._timeline.last(rng.uniform(0.0, fault.seconds))
                 await self._start(node)
             finally:
                 self._taken.discard(node.number)
@@ -259,7 +246,7 @@ class Faults:
                 first.pause()
             else:
                 stands.stand_still()
-            await self._for(seconds)
+            await self._timeline.last(seconds)
         finally:
             first.resume()
             self._taken.discard(node.number)
@@ -335,15 +322,15 @@ class Faults:
         resets = rng.choice([0.0, 0.5, 1.0])
         if fault.kind is not Kind.FLAP:
             self._network.silence(ways)
-            await self._for(fault.seconds)
+            await self._timeline.last(fault.seconds)
             self._network.restore(ways, resets=resets)
         else:
             for _ in range(rng.randint(3, 8)):
                 self._network.silence(ways)
-                await self._for(rng.uniform(0.01, 0.6))
+                await self._timeline.last(rng.uniform(0.01, 0.6))
                 self._network.restore(ways, resets=resets)
-                await self._for(rng.uniform(0.01, 0.6))
-                if self._is_over:
+                await self._timeline.last(rng.uniform(0.01, 0.6))
+                if self._timeline.is_over:
                     break
         self._tell(fault, node, "the network is whole again")
 
@@ -360,7 +347,7 @@ class Faults:
                 ways = both_ways([node.machine], some)
                 self._tell(fault, node, f"up to {most:.3f} s to {some} for {fault.seconds:.2f} s")
                 network.slow(ways, Delay(most / 10, most, 0.05))
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
                 network.slow(ways, USUAL)
             case Kind.RESET:
                 for other in others:
@@ -377,7 +364,7 @@ class Faults:
                 if fault.level < 0.7:
                     for other in others:
                         network.reset(node.machine, other)
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
                 network.accept(node.machine)
                 self._tell(fault, node, "accepts connections")
 
@@ -392,7 +379,7 @@ class Faults:
             self._tell(fault, node, f"an fsync takes up to {slowest:.3f} s for {fault.seconds:.2f} s")
             runtime = node.runtime
             runtime.fsync_seconds = (slowest / 4, slowest)
-            await self._for(fault.seconds)
+            await self._timeline.last(fault.seconds)
             runtime.fsync_seconds = SimRuntime.fsync_seconds
             return
         if not self._may_die(node):
@@ -402,13 +389,13 @@ class Faults:
             if fault.kind is Kind.FULL_DISK:
                 self._tell(fault, node, f"its disk is full for {fault.seconds:.2f} s")
                 node.disk.capacity_bytes = node.disk.used_bytes + int(fault.level * _LEFT_BYTES)
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
             else:
                 directories = node.config.log_dirs
                 directory = directories[-1] if fault.level < 0.6 else directories[0]
                 self._tell(fault, node, f"{directory} fails for {fault.seconds:.2f} s")
                 node.disk_faults.dead.add(directory)
-                await self._for(fault.seconds)
+                await self._timeline.last(fault.seconds)
             node.repair_disk()
             if fault.kind is Kind.DEAD_DISK:
                 # A directory comes back only with the process.

@@ -18,6 +18,14 @@ from pykbroker_wire.records.control import ControlType
 
 #: topic and partition
 Place = tuple[str, int]
+
+
+def place_name(place: Place) -> str:
+    """Return `topic-partition`, as Kafka's tools print it."""
+    topic, partition = place
+    return f"{topic}-{partition}"
+
+
 OK = 0
 
 
