@@ -70,6 +70,8 @@ class Process:
         """Return the exit code of a program that ends by itself."""
         try:
             return self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program runs after {PATIENCE_S} s and has said:\n{self.said()[-5000:]}") from None
         finally:
             self.kill()
 
