@@ -31,7 +31,8 @@ def test_each_fault_of_an_application_comes_and_goes(kind: AppKind) -> None:
 
     async def scenario() -> None:
         app = world.app("service", ticking, restart_after="1s")
-        faults = AppFaults(world.simulated, [AppFault(0, 1.0, kind, 0.0, 3.0, 1.0)], [app], ["machine 1"], world.store)
+        fault = AppFault(0, 1.0, kind, 0.0, 3.0, 1.0)
+        faults = AppFaults(world.simulated, [fault], [app.process], ["machine 1"], world.store)
         network, began = world.simulated.network, world.seconds()
         running = asyncio.ensure_future(faults.run(8.0, asyncio.ensure_future))
         await world.sleep("2 s")

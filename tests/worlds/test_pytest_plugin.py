@@ -80,13 +80,49 @@ async def test_it(kafka_world):
 """
     )
     said = run(tmp_path, module)
-    (drawn,) = re.findall(r"1 of the (\d+) faults that were drawn are enough", said)
+    (drawn,) = re.findall(r"1 of (\d+) events \(drawn faults and steps\) are enough", said)
     assert int(drawn) > 2
     (again,) = re.findall(r"again: pytest 'test_it.py::test_it' (--kafka-seed \d+:\d+)", said)
     assert "started 2 times" in said
     assert "started 2 times" in run(tmp_path, module, *again.split())
     # The same seed without any fault.
     assert "1 passed" in run(tmp_path, module, *f"{again.partition(':')[0]}:".split())
+
+
+def test_the_steps_of_a_test_are_shrunk(tmp_path: Path) -> None:
+    """Without a step the rest goes on: a broker that was not killed need not be started, nor an application."""
+    module = (
+        HEAD
+        + """
+@pytest.mark.kafka_world(seeds=1, brokers=3)
+async def test_it(kafka_world):
+    async def service():
+        kafka_world.did("started")
+        await asyncio.sleep(3600)
+
+    app = kafka_world.app("service", service)
+    kafka_world.kill(1)
+    app.pause()
+    await kafka_world.stop(2)
+    await kafka_world.sleep("1s")
+    await kafka_world.start(1)
+    await kafka_world.start(2)
+    app.kill()
+    app.start()
+    kafka_world.partition(1, app)
+    kafka_world.pause(1)
+    await kafka_world.sleep("1s")
+    kafka_world.resume(1)
+    app.resume()
+    kafka_world.heal()
+    assert len(kafka_world.done("started")) == 1, f"started {len(kafka_world.done('started'))} times"
+"""
+    )
+    said = run(tmp_path, module)
+    assert "1 of 6 events (drawn faults and steps) are enough" in said, said
+    assert "again: pytest 'test_it.py::test_it' --kafka-seed 0:s4" in said
+    assert "started 2 times" in run(tmp_path, module, "--kafka-seed", "0:s4")
+    assert "1 passed" in run(tmp_path, module, "--kafka-seed", "0:s1,s2,s3,s5,s6")
 
 
 def test_each_seed_has_its_own_fixtures_and_time_follows_names(tmp_path: Path) -> None:

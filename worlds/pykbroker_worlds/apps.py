@@ -1,7 +1,8 @@
 """An application of the user as a process of the world: it starts, pauses, dies, and starts again.
 
-Responsible for its lives. Not responsible for what it does, which is the user's coroutine, nor for what survives it
-(store.py and the brokers).
+`AppProcess` is responsible for its lives. `App` is what a test holds: each of its calls is a step, which may be left
+out when a failure is shrunk. Neither is responsible for what it does, which is the user's coroutine, nor for what
+survives it (store.py and the brokers).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_worlds.events import Events
 from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 #: The coroutine function that an application runs, called once in each life.
@@ -24,13 +26,9 @@ class AppFailed(AssertionError):
     """An application of the world raised an exception, which is the cause of this one."""
 
 
-class App:
+class AppProcess:
     """A process of the user's code, which ends with `main`. It has a network of its own, and time and chance of the
-    world.
-
-    A killed application runs nothing more: no `except` and no `finally`. Variables of modules survive it,
-    because all applications of a world share one interpreter.
-    """
+    world."""
 
     def __init__(
         self,
@@ -111,15 +109,14 @@ class App:
             self.start()
 
     def kill(self) -> None:
-        """End it as SIGKILL does: it runs nothing more, its connections are reset. Nothing happens if it is dead."""
+        """End it as SIGKILL does. Nothing happens if it is dead."""
         if self.is_alive:
             assert self._runtime is not None
             self._world.tell(self.name, "is killed")
             self._runtime.kill()
 
     async def stop(self) -> None:
-        """End it as SIGTERM does in most services: `main` is cancelled, and its `finally` runs. After 30 virtual
-        seconds it is killed. An exception of a stop is in the story, and is no failure."""
+        """Cancel `main`, and kill the process if it does not end."""
         if not self.is_alive:
             return
         task, runtime = self._task, self._runtime
@@ -133,21 +130,15 @@ class App:
             self._world.tell(self.name, f"does not stop within {_GRACE_SECONDS:g} s, and is killed")
         runtime.kill()
 
-    def restart(self) -> None:
-        """Kill it if it is alive, and start it again."""
-        self.kill()
-        self.start()
-
     def pause(self) -> None:
-        """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. Bytes that are sent to
-        it are kept."""
+        """Let it do nothing until `resume`. Bytes that are sent to it are kept."""
         if self.is_alive:
             assert self._runtime is not None
             self._world.tell(self.name, "is paused")
             self._runtime.pause()
 
     def resume(self) -> None:
-        """Let a paused application go on: first with all that became due in the meantime."""
+        """Let it go on: first with all that became due in the meantime."""
         if self._runtime is not None and self._runtime.alive:
             self._world.tell(self.name, "goes on")
             self._runtime.resume()
@@ -158,3 +149,73 @@ class App:
             raise self.error
         if self.error is not None and not self._may_fail:
             raise AppFailed(f"{self!r}: {type(self.error).__name__}: {self.error}") from self.error
+
+
+class App:
+    """An application, as a test holds it: a process of the user's code, which ends with `main`.
+
+    A killed application runs nothing more: no `except` and no `finally`. Variables of modules survive it,
+    because all applications of a world share one interpreter.
+    """
+
+    def __init__(self, process: AppProcess, events: Events) -> None:
+        self.process = process
+        self._events = events
+
+    def __repr__(self) -> str:
+        return repr(self.process)
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def machine(self) -> str:
+        return self.process.machine
+
+    @property
+    def lives(self) -> int:
+        """How often it has been started."""
+        return self.process.lives
+
+    @property
+    def error(self) -> BaseException | None:
+        """What `main` raised in the present life, or in the last one."""
+        return self.process.error
+
+    @property
+    def is_alive(self) -> bool:
+        """True from its start until `main` has ended or it was killed, also while it is paused."""
+        return self.process.is_alive
+
+    def start(self) -> None:
+        """Begin a life. Raises RuntimeError if it is alive."""
+        if not (self.is_alive and self._events.some_are_left_out):
+            self.process.start()
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: it runs nothing more, its connections are reset. Nothing happens if it is dead."""
+        if self._events.step(self.name, "kill"):
+            self.process.kill()
+
+    async def stop(self) -> None:
+        """End it as SIGTERM does in most services: `main` is cancelled, and its `finally` runs. After 30 virtual
+        seconds it is killed. An exception of a stop is in the story, and is no failure."""
+        if self._events.step(self.name, "stop"):
+            await self.process.stop()
+
+    def restart(self) -> None:
+        """Kill it if it is alive, and start it again."""
+        if self._events.step(self.name, "restart") or not self.is_alive:
+            self.process.kill()
+            self.process.start()
+
+    def pause(self) -> None:
+        """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. Bytes that are sent to
+        it are kept."""
+        if self._events.step(self.name, "pause"):
+            self.process.pause()
+
+    def resume(self) -> None:
+        """Let a paused application go on: first with all that became due in the meantime."""
+        self.process.resume()

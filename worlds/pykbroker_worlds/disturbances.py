@@ -1,18 +1,19 @@
 """The faults that a seed draws for `World.disturb`, of brokers and applications, numbered over the whole run.
 
-Responsible for drawing them, for leaving out those that are not kept, and for their end. A failure is shrunk by running
-the world again with a part of the numbers (checking/shrink.py), so what is drawn must not depend on what happened.
+Responsible for drawing them, and for their end. A failure is shrunk by running the world again with a part of them
+(events.py), so what is drawn must not depend on what happened.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pykbroker_worlds.apps import App
+from pykbroker_worlds.apps import AppProcess
+from pykbroker_worlds.events import Events
 from pykbroker_worlds.faults.app_faults import AppFaults, draw_app_faults
 from pykbroker_worlds.faults.fault_plan import draw_faults
 from pykbroker_worlds.faults.faults import Faults
@@ -23,17 +24,14 @@ from pykbroker_worlds.store import Store
 class Disturbances:
     """All disturbances of one world."""
 
-    def __init__(self, cluster: SimCluster, store: Store, kept: Collection[int] | None) -> None:
-        """`kept`: the numbers of the faults that happen, None for all."""
-        #: the numbers of the faults that were drawn and kept
-        self.faults: list[int] = []
+    def __init__(self, cluster: SimCluster, store: Store, events: Events) -> None:
         self._cluster = cluster
         self._store = store
-        self._kept = kept
+        self._events = events
         self._drawn = 0
         self._runs = 0
 
-    async def run(self, seconds: float, *, brokers: bool, apps: Sequence[App], clients: Sequence[str]) -> None:
+    async def run(self, seconds: float, *, brokers: bool, apps: Sequence[AppProcess], clients: Sequence[str]) -> None:
         """Draw faults, let them happen for `seconds` of virtual time, and end them. `clients`: the machines of all
         applications."""
         self._runs += 1
@@ -47,8 +45,8 @@ class Disturbances:
         self._drawn += len(of_brokers)
         of_apps = draw_app_faults(random.Random(f"{seed} of applications"), seconds, self._drawn) if apps else []
         self._drawn += len(of_apps)
-        of_brokers = [fault for fault in of_brokers if self._keep(fault.number)]
-        of_apps = [fault for fault in of_apps if self._keep(fault.number)]
+        of_brokers = [fault for fault in of_brokers if self._events.keep(str(fault.number))]
+        of_apps = [fault for fault in of_apps if self._events.keep(str(fault.number))]
 
         faults = Faults(of_brokers, cluster, None, seconds=seconds, clients=list(clients))
         machines = [node.machine for node in cluster.nodes.values()]
@@ -64,9 +62,3 @@ class Disturbances:
         await asyncio.gather(*begun)
         for node in cluster.nodes.values():
             node.runtime.skew_ms = 0
-
-    def _keep(self, number: int) -> bool:
-        is_kept = self._kept is None or number in self._kept
-        if is_kept:
-            self.faults.append(number)
-        return is_kept

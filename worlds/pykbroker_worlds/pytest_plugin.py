@@ -34,7 +34,7 @@ class _Playing:
     """The world of this process, which is a fork of a worker."""
 
     seed: int | None = None
-    kept: list[int] | None = None
+    kept: list[str] | None = None
     world: World | None = None
 
 
@@ -43,25 +43,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("pykbroker worlds").addoption(
         _SEED,
         type=_chosen,
-        metavar="N[:FAULTS]",
-        help="run the tests with the mark kafka_world with this seed alone, and of its drawn faults only these: 7:0,3",
+        metavar="N[:EVENTS]",
+        help="run the tests with the mark kafka_world with this seed alone, and of its events only these: 7:0,3,s1",
     )
 
 
 def _chosen(text: str) -> _Chosen:
-    """Parse the value of `--kafka-seed`: "7", or "7:0,3" for two of its faults, or "7:" for none."""
-    seed, colon, faults = text.partition(":")
-    return _Chosen(int(seed), [int(fault) for fault in faults.split(",") if fault] if colon else None)
+    """Parse the value of `--kafka-seed`: "7", or "7:0,s1" for two of its events, or "7:" for none."""
+    seed, colon, events = text.partition(":")
+    return _Chosen(int(seed), [label.strip() for label in events.split(",") if label.strip()] if colon else None)
 
 
 class _Chosen(NamedTuple):
-    """A seed, and the numbers of the drawn faults that happen, None for all."""
+    """A seed, and the labels of the events that happen (events.py), None for all."""
 
     seed: int
-    kept: list[int] | None
+    kept: list[str] | None
 
     def __str__(self) -> str:
-        return f"{self.seed}" if self.kept is None else f"{self.seed}:{','.join(map(str, self.kept))}"
+        return f"{self.seed}" if self.kept is None else f"{self.seed}:{','.join(self.kept)}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -98,7 +98,7 @@ class _Mark(NamedTuple):
 # -- in a fork of a worker --------------------------------------------------------------------------------------------
 
 
-def begin_world(item: pytest.Item, seed: int, kept: list[int] | None) -> None:
+def begin_world(item: pytest.Item, seed: int, kept: list[str] | None) -> None:
     """Let `item` be run in a world of this seed. Refuses asynchronous fixtures: they would run on another loop."""
     assert isinstance(item, pytest.Function)
     _Playing.seed, _Playing.kept = seed, kept
@@ -186,12 +186,12 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
         del item.config.stash[_WORKER]
         return [_failed(item, str(error))]
     lines, seed = [], _Chosen(chosen.seed, kept)
-    if chosen.has_failed and only is None and chosen.faults:
-        drawn = len(chosen.faults)
+    if chosen.has_failed and only is None and chosen.events:
+        happened = len(chosen.events)
         chosen = _shrunk(item, request, chosen)
-        lines.append(f"{len(chosen.faults)} of the {drawn} faults that were drawn are enough for this failure")
-        if len(chosen.faults) < drawn:
-            seed = _Chosen(chosen.seed, list(chosen.faults))
+        lines.append(f"{len(chosen.events)} of {happened} events (drawn faults and steps) are enough for this failure")
+        if len(chosen.events) < happened:
+            seed = _Chosen(chosen.seed, list(chosen.events))
     reports = [
         item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
     ]
@@ -205,12 +205,12 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
 
 
 def _shrunk(item: pytest.Item, request: Request, failed: Answer) -> Answer:
-    """Return the answer of the same seed with as few faults as fail in the same way, as far as a minute reaches."""
+    """Return the answer of the same seed with as few events as fail in the same way, as far as a minute reaches."""
     from pykbroker_worlds.checking.shrink import shrink
 
     smallest, end = failed, time.monotonic() + _SHRINK_SECONDS
 
-    def fails(part: list[int]) -> bool:
+    def fails(part: list[str]) -> bool:
         nonlocal smallest
         if time.monotonic() > end:
             return False
@@ -221,7 +221,7 @@ def _shrunk(item: pytest.Item, request: Request, failed: Answer) -> Answer:
         return True
 
     try:
-        shrink(failed.faults, fails)
+        shrink(failed.events, fails)
     except RuntimeError:
         # The worker has ended. The failure that was found counts.
         del item.config.stash[_WORKER]

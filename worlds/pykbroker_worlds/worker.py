@@ -37,24 +37,24 @@ ENVIRONMENT: Final = {
 
 class Request(NamedTuple):
     """Run this test with these seeds, in order, and no more than `jobs` at a time; stop after the first that fails.
-    `kept`: the numbers of the drawn faults that happen, None for all."""
+    `kept`: the labels of the events that happen (events.py), None for all."""
 
     nodeid: str
     seeds: list[int]
     jobs: int
-    kept: list[int] | None = None
+    kept: list[str] | None = None
 
 
 class Answer(NamedTuple):
     """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON.
-    `faults`: the numbers of those that were drawn. `failure`: what failed, to compare failures with each other.
+    `events`: the labels of those that happened. `failure`: what failed, to compare failures with each other.
     `imported`: our modules that the world had to import first."""
 
     seed: int
     reports: list[dict[str, Any]]
     digest: str
     error: str
-    faults: tuple[int, ...] | list[int] = ()
+    events: tuple[str, ...] | list[str] = ()
     failure: str = ""
     imported: tuple[str, ...] | list[str] = ()
 
@@ -214,7 +214,7 @@ def _keep_coverage() -> None:
         current.save()
 
 
-def _play(item: Any, seed: int, kept: list[int] | None) -> Answer:
+def _play(item: Any, seed: int, kept: list[str] | None) -> Answer:
     """Run the test in this process, which is a fork."""
     from pykbroker_worlds import pytest_plugin
 
@@ -228,7 +228,7 @@ def _play(item: Any, seed: int, kept: list[int] | None) -> Answer:
     # Only ours: to import a module of the user may do something that belongs to a world.
     imported = [name for name in sys.modules if name.partition(".")[0] in _OURS and name not in before]
     failure = world.failure or next((_place(report, str(item.path)) for report in reports if report.failed), "")
-    return Answer(seed, found, world.digest, "", world.disturbances.faults, failure, imported)
+    return Answer(seed, found, world.digest, "", world.events.labels, failure, imported)
 
 
 def _place(report: Any, module: str) -> str:

@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 from pykbroker.testing.clock import duration_ms
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_worlds import replacements
-from pykbroker_worlds.apps import App, AppFailed, Main
+from pykbroker_worlds.apps import App, AppFailed, AppProcess, Main
 from pykbroker_worlds.checking.claims import Claim
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
 from pykbroker_worlds.checking.judge import ClaimFailed, Judge
 from pykbroker_worlds.disturbances import Disturbances
+from pykbroker_worlds.events import Events
 from pykbroker_worlds.simulated.loop import OWNER
 from pykbroker_worlds.simulated.network import both_ways
 from pykbroker_worlds.simulated.sim_broker import SimBroker
@@ -44,11 +45,11 @@ class World:
         seed: int,
         brokers: int = 1,
         config: Mapping[str, str] | None = None,
-        kept: Collection[int] | None = None,
+        kept: Collection[str] | None = None,
     ) -> None:
         """`brokers`: nodes that are broker and controller, up to 9. `config`: properties of each of them, Apache
-        Kafka's keys. Topics have up to three replicas, two of which must be in sync. `kept`: the numbers of the drawn
-        faults that happen, None for all."""
+        Kafka's keys. Topics have up to three replicas, two of which must be in sync. `kept`: the labels of the
+        events that happen (events.py), None for all."""
         if not 1 <= brokers <= len(PORTS):
             raise ValueError(f"a world has 1 to {len(PORTS)} brokers, not {brokers!r}")
         self.seed = seed
@@ -59,15 +60,16 @@ class World:
         self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over, self.did)
         #: everything that applications told by `did`, in order
         self.effects: list[Effect] = []
-        self._apps: dict[str, App] = {}
+        self._apps: dict[str, AppProcess] = {}
         self._silenced: list[tuple[str, str]] = []
         talk = Conversations(self.seconds, self._apps.__contains__)
         self.simulated.network.observer = talk
         self._judge = Judge(self._cluster, talk, self.effects)
         #: what ended the run, so that two failures can be compared: a claim, or an application's exception
         self.failure = ""
-        #: the faults that `disturb` has drawn
-        self.disturbances = Disturbances(self._cluster, self.store, kept)
+        #: the faults that `disturb` draws, and the steps of the test
+        self.events = Events(self.simulated, kept)
+        self._disturbances = Disturbances(self._cluster, self.store, self.events)
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
@@ -144,10 +146,10 @@ class World:
         if name in self._apps:
             raise ValueError(f"there is an application {name!r} already")
         seconds = None if restart_after is None else duration_ms(restart_after) / 1000
-        made = App(self.simulated, name, main, may_fail=may_fail, restart_seconds=seconds)
-        self._apps[name] = made
-        made.start()
-        return made
+        process = AppProcess(self.simulated, name, main, may_fail=may_fail, restart_seconds=seconds)
+        self._apps[name] = process
+        process.start()
+        return App(process, self.events)
 
     def apps(
         self,
@@ -214,31 +216,38 @@ class World:
             raise ValueError(f"there is no broker {number!r}, only {sorted(self._cluster.nodes)}")
         return self._cluster.nodes[number]
 
+    def _step(self, broker: int, text: str) -> bool:
+        self._broker(broker)  # a step that is left out must have a broker too
+        return self.events.step(f"broker {broker}", text)
+
     def kill(self, broker: int) -> None:
         """Kill a broker as SIGKILL does. Its disk keeps everything."""
-        self.simulated.tell(f"broker {broker}", "is killed")
-        self._broker(broker).kill(Survive.EVERYTHING)
+        if self._step(broker, "is killed"):
+            self._broker(broker).kill(Survive.EVERYTHING)
 
     def power_loss(self, broker: int) -> None:
         """Let the machine of a broker lose power. Its disk keeps what was synced, and a part of the rest that the seed
         chooses. A broker that comes back so may lack records that it alone had."""
-        self.simulated.tell(f"broker {broker}", "loses power")
-        self._broker(broker).kill(Survive.IN_ORDER)
+        if self._step(broker, "loses power"):
+            self._broker(broker).kill(Survive.IN_ORDER)
 
     async def start(self, broker: int) -> None:
         """Start a broker that was killed or stopped, and wait until it serves."""
+        node = self._broker(broker)
+        if node.is_alive and self.events.some_are_left_out:
+            return
         self.simulated.tell(f"broker {broker}", "starts")
-        await self._broker(broker).start()
+        await node.start()
 
     async def stop(self, broker: int) -> None:
         """Shut a broker down in a controlled way."""
-        self.simulated.tell(f"broker {broker}", "stops")
-        await self._broker(broker).stop()
+        if self._step(broker, "stops"):
+            await self._broker(broker).stop()
 
     def pause(self, broker: int) -> None:
         """Let a broker do nothing until `resume`."""
-        self.simulated.tell(f"broker {broker}", "is paused")
-        self._broker(broker).runtime.pause()
+        if self._step(broker, "is paused"):
+            self._broker(broker).runtime.pause()
 
     def resume(self, broker: int) -> None:
         self.simulated.tell(f"broker {broker}", "goes on")
@@ -247,14 +256,14 @@ class World:
     def slow_disk(self, broker: int, most: str | float = "500 ms") -> None:
         """Let each fsync of a broker take up to `most`. `heal` ends it."""
         seconds = duration_ms(most) / 1000
-        self.simulated.tell(f"broker {broker}", f"an fsync takes up to {seconds:g} s")
-        self._broker(broker).runtime.fsync_seconds = (seconds / 4, seconds)
+        if self._step(broker, f"an fsync takes up to {seconds:g} s"):
+            self._broker(broker).runtime.fsync_seconds = (seconds / 4, seconds)
 
     def full_disk(self, broker: int) -> None:
         """Leave no room on the disk of a broker, until `heal`."""
-        self.simulated.tell(f"broker {broker}", "its disk is full")
-        disk = self._broker(broker).disk
-        disk.capacity_bytes = disk.used_bytes
+        if self._step(broker, "its disk is full"):
+            disk = self._broker(broker).disk
+            disk.capacity_bytes = disk.used_bytes
 
     def partition(self, *some: int | App) -> None:
         """Let nothing pass between these brokers and applications and all others, until `heal`."""
@@ -262,9 +271,9 @@ class World:
         others = [node.machine for node in self._cluster.nodes.values()]
         others += [app.machine for app in self._apps.values()]
         ways = both_ways(here, [machine for machine in others if machine not in here])
-        self.simulated.tell("network", f"{', '.join(here)} are apart")
-        self.simulated.network.silence(ways)
-        self._silenced += ways
+        if self.events.step("network", f"{', '.join(here)} are apart"):
+            self.simulated.network.silence(ways)
+            self._silenced += ways
 
     def _machine(self, one: int | App) -> str:
         return one.machine if isinstance(one, App) else self._broker(one).machine
@@ -290,7 +299,7 @@ class World:
         seconds = duration_ms(duration) / 1000
         present = list(self._apps.values()) if apps else []
         machines = [app.machine for app in self._apps.values()]
-        await self.disturbances.run(seconds, brokers=brokers, apps=present, clients=machines)
+        await self._disturbances.run(seconds, brokers=brokers, apps=present, clients=machines)
         self._check_apps()
         await self.become_whole()
 

@@ -25,7 +25,7 @@ from testkit.ports import steady_port
 
 HOST = "127.0.0.1"
 #: The limit for something that happens in JVMs that have to start first, on a machine that does other work too.
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 
 
 def _environment() -> dict[str, str]:

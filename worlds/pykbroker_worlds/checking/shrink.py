@@ -1,20 +1,23 @@
-"""The smallest part of what a seed has drawn that is enough for a failure (delta debugging)."""
+"""The smallest part of a world's events that is enough for a failure (delta debugging)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def shrink(events: Sequence[int], fails: Callable[[list[int]], bool], tries: int = 60) -> list[int]:
+def shrink(events: Sequence[T], fails: Callable[[list[T]], bool], tries: int = 60) -> list[T]:
     """Return a part of `events` with which `fails` is still true, and of which no event can be left out.
 
-    `events`: their numbers. All of them fail. `fails(part)` runs the world again with this part alone. With more than
-    `tries` runs the smallest part so far is returned.
+    `events`: values that can be hashed, each of them once. All of them together fail. `fails(part)` runs the world
+    again with this part alone. After `tries` runs the smallest part so far is returned.
     """
     left = tries
-    tried: set[tuple[int, ...]] = set()
+    tried: set[tuple[T, ...]] = set()
 
-    def is_enough(part: list[int]) -> bool:
+    def is_enough(part: list[T]) -> bool:
         nonlocal left
         if left <= 0 or tuple(part) in tried:
             return False

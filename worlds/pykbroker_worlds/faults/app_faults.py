@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pykbroker_worlds.apps import App
+from pykbroker_worlds.apps import AppProcess
 from pykbroker_worlds.faults.timeline import Timeline
 from pykbroker_worlds.simulated.network import USUAL, Delay, both_ways
 from pykbroker_worlds.simulated.world import SimWorld
@@ -72,7 +72,12 @@ class AppFaults:
     """`run` carries the faults out, each at its time. `heal` ends those that are left."""
 
     def __init__(
-        self, world: SimWorld, faults: Sequence[AppFault], apps: Sequence[App], brokers: Sequence[str], store: Store
+        self,
+        world: SimWorld,
+        faults: Sequence[AppFault],
+        apps: Sequence[AppProcess],
+        brokers: Sequence[str],
+        store: Store,
     ) -> None:
         """`apps`: the applications that faults may choose. `brokers`: the machines of the brokers."""
         self._world = world
@@ -107,7 +112,7 @@ class AppFaults:
         finally:
             self._taken.discard(app.name)
 
-    async def _take(self, fault: AppFault, app: App) -> None:
+    async def _take(self, fault: AppFault, app: AppProcess) -> None:
         network = self._world.network
 
         def tell(text: str) -> None:
