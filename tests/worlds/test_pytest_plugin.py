@@ -101,6 +101,7 @@ async def test_it(kafka_world):
         await asyncio.sleep(3600)
 
     app = kafka_world.app("service", service)
+    await kafka_world.sleep("1s")
     kafka_world.kill(1)
     app.pause()
     await kafka_world.stop(2)

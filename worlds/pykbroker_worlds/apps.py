@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from pykbroker_log.memory_disk import MemoryDisk
-from pykbroker_worlds.events import Events
+from pykbroker_worlds.selection import Selection
 from pykbroker_worlds.simulated.world import SimRuntime, SimWorld
 
 #: The coroutine function that an application runs, called once in each life.
@@ -158,9 +158,9 @@ class App:
     because all applications of a world share one interpreter.
     """
 
-    def __init__(self, process: AppProcess, events: Events) -> None:
+    def __init__(self, process: AppProcess, selection: Selection) -> None:
         self.process = process
-        self._events = events
+        self._selection = selection
 
     def __repr__(self) -> str:
         return repr(self.process)
@@ -190,30 +190,30 @@ class App:
 
     def start(self) -> None:
         """Begin a life. Raises RuntimeError if it is alive."""
-        if not (self.is_alive and self._events.some_are_left_out):
+        if not (self.is_alive and self._selection.some_are_left_out):
             self.process.start()
 
     def kill(self) -> None:
         """End it as SIGKILL does: it runs nothing more, its connections are reset. Nothing happens if it is dead."""
-        if self._events.step(self.name, "kill"):
+        if self._selection.step(self.name, "kill"):
             self.process.kill()
 
     async def stop(self) -> None:
         """End it as SIGTERM does in most services: `main` is cancelled, and its `finally` runs. After 30 virtual
         seconds it is killed. An exception of a stop is in the story, and is no failure."""
-        if self._events.step(self.name, "stop"):
+        if self._selection.step(self.name, "stop"):
             await self.process.stop()
 
     def restart(self) -> None:
         """Kill it if it is alive, and start it again."""
-        if self._events.step(self.name, "restart") or not self.is_alive:
+        if self._selection.step(self.name, "restart") or not self.is_alive:
             self.process.kill()
             self.process.start()
 
     def pause(self) -> None:
         """Let it do nothing until `resume`, as after SIGSTOP or in a long collection of garbage. Bytes that are sent to
         it are kept."""
-        if self._events.step(self.name, "pause"):
+        if self._selection.step(self.name, "pause"):
             self.process.pause()
 
     def resume(self) -> None:

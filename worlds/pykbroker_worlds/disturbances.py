@@ -1,7 +1,7 @@
 """The faults that a seed draws for `World.disturb`, of brokers and applications, numbered over the whole run.
 
 Responsible for drawing them, and for their end. A failure is shrunk by running the world again with a part of them
-(events.py), so what is drawn must not depend on what happened.
+(selection.py), so what is drawn must not depend on what happened.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from pykbroker_worlds.apps import AppProcess
-from pykbroker_worlds.events import Events
 from pykbroker_worlds.faults.app_faults import AppFaults, draw_app_faults
 from pykbroker_worlds.faults.fault_plan import draw_faults
 from pykbroker_worlds.faults.faults import Faults
+from pykbroker_worlds.selection import Selection
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 from pykbroker_worlds.store import Store
 
@@ -24,10 +24,10 @@ from pykbroker_worlds.store import Store
 class Disturbances:
     """All disturbances of one world."""
 
-    def __init__(self, cluster: SimCluster, store: Store, events: Events) -> None:
+    def __init__(self, cluster: SimCluster, store: Store, selection: Selection) -> None:
         self._cluster = cluster
         self._store = store
-        self._events = events
+        self._selection = selection
         self._drawn = 0
         self._runs = 0
 
@@ -45,8 +45,8 @@ class Disturbances:
         self._drawn += len(of_brokers)
         of_apps = draw_app_faults(random.Random(f"{seed} of applications"), seconds, self._drawn) if apps else []
         self._drawn += len(of_apps)
-        of_brokers = [fault for fault in of_brokers if self._events.keep(str(fault.number))]
-        of_apps = [fault for fault in of_apps if self._events.keep(str(fault.number))]
+        of_brokers = [fault for fault in of_brokers if self._selection.keep(str(fault.number))]
+        of_apps = [fault for fault in of_apps if self._selection.keep(str(fault.number))]
 
         faults = Faults(of_brokers, cluster, None, seconds=seconds, clients=list(clients))
         machines = [node.machine for node in cluster.nodes.values()]

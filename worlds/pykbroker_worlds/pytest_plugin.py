@@ -55,7 +55,7 @@ def _chosen(text: str) -> _Chosen:
 
 
 class _Chosen(NamedTuple):
-    """A seed, and the labels of the events that happen (events.py), None for all."""
+    """A seed, and the labels of the events that happen (selection.py), None for all."""
 
     seed: int
     kept: list[str] | None

@@ -37,7 +37,7 @@ ENVIRONMENT: Final = {
 
 class Request(NamedTuple):
     """Run this test with these seeds, in order, and no more than `jobs` at a time; stop after the first that fails.
-    `kept`: the labels of the events that happen (events.py), None for all."""
+    `kept`: the labels of the events that happen (selection.py), None for all."""
 
     nodeid: str
     seeds: list[int]
@@ -228,7 +228,7 @@ def _play(item: Any, seed: int, kept: list[str] | None) -> Answer:
     # Only ours: to import a module of the user may do something that belongs to a world.
     imported = [name for name in sys.modules if name.partition(".")[0] in _OURS and name not in before]
     failure = world.failure or next((_place(report, str(item.path)) for report in reports if report.failed), "")
-    return Answer(seed, found, world.digest, "", world.events.labels, failure, imported)
+    return Answer(seed, found, world.digest, "", world.selection.labels, failure, imported)
 
 
 def _place(report: Any, module: str) -> str:

@@ -20,7 +20,7 @@ from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
 from pykbroker_worlds.checking.judge import ClaimFailed, Judge
 from pykbroker_worlds.disturbances import Disturbances
-from pykbroker_worlds.events import Events
+from pykbroker_worlds.selection import Selection
 from pykbroker_worlds.simulated.loop import OWNER
 from pykbroker_worlds.simulated.network import both_ways
 from pykbroker_worlds.simulated.sim_broker import SimBroker
@@ -49,7 +49,7 @@ class World:
     ) -> None:
         """`brokers`: nodes that are broker and controller, up to 9. `config`: properties of each of them, Apache
         Kafka's keys. Topics have up to three replicas, two of which must be in sync. `kept`: the labels of the
-        events that happen (events.py), None for all."""
+        events that happen (selection.py), None for all."""
         if not 1 <= brokers <= len(PORTS):
             raise ValueError(f"a world has 1 to {len(PORTS)} brokers, not {brokers!r}")
         self.seed = seed
@@ -68,8 +68,8 @@ class World:
         #: what ended the run, so that two failures can be compared: a claim, or an application's exception
         self.failure = ""
         #: the faults that `disturb` draws, and the steps of the test
-        self.events = Events(self.simulated, kept)
-        self._disturbances = Disturbances(self._cluster, self.store, self.events)
+        self.selection = Selection(self.simulated, kept)
+        self._disturbances = Disturbances(self._cluster, self.store, self.selection)
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class World:
         process = AppProcess(self.simulated, name, main, may_fail=may_fail, restart_seconds=seconds)
         self._apps[name] = process
         process.start()
-        return App(process, self.events)
+        return App(process, self.selection)
 
     def apps(
         self,
@@ -218,7 +218,7 @@ class World:
 
     def _step(self, broker: int, text: str) -> bool:
         self._broker(broker)  # a step that is left out must have a broker too
-        return self.events.step(f"broker {broker}", text)
+        return self.selection.step(f"broker {broker}", text)
 
     def kill(self, broker: int) -> None:
         """Kill a broker as SIGKILL does. Its disk keeps everything."""
@@ -234,7 +234,7 @@ class World:
     async def start(self, broker: int) -> None:
         """Start a broker that was killed or stopped, and wait until it serves."""
         node = self._broker(broker)
-        if node.is_alive and self.events.some_are_left_out:
+        if node.is_alive and self.selection.some_are_left_out:
             return
         self.simulated.tell(f"broker {broker}", "starts")
         await node.start()
@@ -271,7 +271,7 @@ class World:
         others = [node.machine for node in self._cluster.nodes.values()]
         others += [app.machine for app in self._apps.values()]
         ways = both_ways(here, [machine for machine in others if machine not in here])
-        if self.events.step("network", f"{', '.join(here)} are apart"):
+        if self.selection.step("network", f"{', '.join(here)} are apart"):
             self.simulated.network.silence(ways)
             self._silenced += ways
 

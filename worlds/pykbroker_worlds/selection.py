@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pykbroker_worlds.simulated.world import SimWorld
 
 
-class Events:
-    """All events of one world."""
+class Selection:
+    """Which events of one world happen."""
 
     def __init__(self, world: SimWorld, kept: Collection[str] | None) -> None:
         """`kept`: the labels of the events that happen, None for all."""
