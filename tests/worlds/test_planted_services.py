@@ -14,7 +14,9 @@ each_service = pytest.mark.parametrize(
     "service", [*SERVICES, *strangers_services.SERVICES], ids=lambda service: service.name
 )
 pytestmark = pytest.mark.slow
-_SEEDS = 200
+_SEEDS, _MANY_SEEDS = 200, 2000
+#: Five of the right services: one member after the other, a store with transactions, an outbox, Kafka's transactions.
+_LONGEST = ("commit before work", "no flush on revoke", "zombie writer", "dual write", "read uncommitted")
 
 
 @each_service
@@ -34,9 +36,19 @@ def test_the_bug_is_found_and_the_right_service_gives_no_alarm(service: Service)
 
 
 @pytest.mark.long(amount=f"{_SEEDS} seeds")
+@pytest.mark.timeout(3600)
 @each_service
 @pytest.mark.kafka_world(seeds=_SEEDS)
 def test_a_right_service_gives_no_alarm_in_many_worlds(service: Service, kafka_world: World) -> None:
+    _play_right(service, kafka_world.seed)
+
+
+@pytest.mark.long(amount=f"{_MANY_SEEDS} seeds")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", _LONGEST)
+@pytest.mark.kafka_world(seeds=_MANY_SEEDS)
+def test_five_right_services_give_no_alarm_in_very_many_worlds(name: str, kafka_world: World) -> None:
+    (service,) = (one for one in SERVICES if one.name == name)
     _play_right(service, kafka_world.seed)
 
 

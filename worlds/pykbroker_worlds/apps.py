@@ -175,12 +175,12 @@ class App:
 
     @property
     def lives(self) -> int:
-        """How often it has been started."""
+        """Return how often it has been started."""
         return self.process.lives
 
     @property
     def error(self) -> BaseException | None:
-        """What `main` raised in the present life, or in the last one."""
+        """Return what `main` raised in the present life, or in the last one."""
         return self.process.error
 
     @property

@@ -13,7 +13,7 @@ from pykbroker_worlds.simulated.world import SimWorld
 
 
 class Selection:
-    """Which events of one world happen."""
+    """Decides which events of one world happen."""
 
     def __init__(self, world: SimWorld, kept: Collection[str] | None) -> None:
         """`kept`: the labels of the events that happen, None for all."""

@@ -71,7 +71,8 @@ class Process:
         try:
             return self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the program runs after {PATIENCE_S} s and has said:\n{self.said()[-5000:]}") from None
+            said = self.said()[-5000:]
+            raise AssertionError(f"the program runs after {PATIENCE_S} s and has said:\n{said}") from None
         finally:
             self.kill()
 
