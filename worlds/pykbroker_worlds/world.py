@@ -19,6 +19,7 @@ from pykbroker_worlds.checking.claims import Claim
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
 from pykbroker_worlds.checking.judge import ClaimFailed, Judge
+from pykbroker_worlds.checking.leaders import Leaders
 from pykbroker_worlds.disturbances import Disturbances
 from pykbroker_worlds.selection import Selection
 from pykbroker_worlds.simulated.loop import OWNER
@@ -56,7 +57,9 @@ class World:
         self.simulated = SimWorld(seed, _TICK_SECONDS, numbered=True)
         self.simulated.loop.before_connect = replacements.refuse_compiled_clients
         replicas = min(3, brokers)
-        self._cluster = SimCluster(self.simulated, brokers, {**_replicated(replicas), **(config or {})}, Quorum.STATIC)
+        leaders = Leaders(self.seconds)
+        properties = {**_replicated(replicas), **(config or {})}
+        self._cluster = SimCluster(self.simulated, brokers, properties, Quorum.STATIC, make_node=leaders.node)
         self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over, self.did)
         #: everything that applications told by `did`, in order
         self.effects: list[Effect] = []
@@ -64,7 +67,7 @@ class World:
         self._silenced: list[tuple[str, str]] = []
         talk = Conversations(self.seconds, self._apps.__contains__)
         self.simulated.network.observer = talk
-        self._judge = Judge(self._cluster, talk, self.effects)
+        self._judge = Judge(self._cluster, talk, leaders, self.effects)
         #: what ended the run, so that two failures can be compared: a claim, or an application's exception
         self.failure = ""
         #: the faults that `disturb` draws, and the steps of the test

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pykbroker.testing.clock import duration_ms
 from pykbroker_worlds.checking.conversations import Assigned
-from pykbroker_worlds.checking.evidence import AnyOf, Did, Evidence, Fact, Records, Source
+from pykbroker_worlds.checking.evidence import Did, Evidence, Fact, Records, Source
 from pykbroker_worlds.history.events import Place, place_name
 
 
@@ -120,11 +120,11 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsNotAhead:
-    """An offset is committed only when all records in front of it are done. Offsets in a transaction are not judged,
-    nor those that the coordinator refused."""
+    """An offset is committed only when all records in front of it are done. It may be committed in a transaction. Those
+    that the coordinator refused are not judged. If `done` is records, its time is their timestamp."""
 
     each: Records
-    done: Did | AnyOf
+    done: Source
     group: str
 
     def judge(self, evidence: Evidence) -> Wrong | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pykbroker_wire.apis import APIS, ApiKey
@@ -34,7 +34,8 @@ _READ: Final = frozenset(
 
 @dataclass(slots=True)
 class Commit:
-    """An OffsetCommit of an application for one partition. `error` is None as long as no answer has come."""
+    """An offset that an application has committed for one partition, with OffsetCommit or with a transaction; then
+    `seconds` is when it asked for the end of the transaction. `error` is None as long as no answer has come."""
 
     seconds: float
     app: str
@@ -99,6 +100,8 @@ class Conversations:
         self._seconds = seconds
         self._is_application = is_application
         self._connections: dict[SimTransport, _Connection] = {}
+        #: by transactional id: the offsets that the present transaction will commit
+        self._in_transaction: dict[str, list[Commit]] = {}
 
     # -- the network --------------------------------------------------------------------------------------------------
 
@@ -140,7 +143,10 @@ class Conversations:
                 Commit(self._seconds(), app, request.group_id, place, partition.committed_offset)
                 for place, partition in _partitions(request)
             ]
-            self.commits += commits
+        elif header.api_key == ApiKey.END_TXN and request.committed:
+            pending = self._in_transaction.get(request.transactional_id, [])
+            commits = [replace(commit, seconds=self._seconds(), app=app) for commit in pending]
+        self.commits += commits
         connection.open[header.correlation_id] = header.api_key, header.version, request, commits
 
     def _answered(self, app: str, key: int, request: Any, answer: Any, commits: list[Commit]) -> None:
@@ -169,13 +175,24 @@ class Conversations:
                 named = ", ".join(f"{place_name(place)}@{one.committed_offset}" for place, one in _partitions(request))
                 error = next((code for _, code in _errors(answer) if code), 0)
                 asked = frozenset(place for place, _ in _partitions(request))
+                if not error:
+                    self._in_transaction.setdefault(request.transactional_id, []).extend(
+                        Commit(self._seconds(), app, request.group_id, place, one.committed_offset)
+                        for place, one in _partitions(request)
+                    )
                 text = f"adds {named} of group {request.group_id} to {request.transactional_id}"
                 self._note(app, text, error, "", asked)
             case ApiKey.INIT_PRODUCER_ID:
                 text = f"begins producer {request.transactional_id or 'without a transactional id'}"
                 self._note(app, text, answer.error_code, f": id {answer.producer_id}:{answer.producer_epoch}")
+                if not answer.error_code:
+                    self._in_transaction.pop(request.transactional_id, None)
             case ApiKey.END_TXN:
                 verb = "commits" if request.committed else "aborts"
+                for commit in commits:
+                    commit.error = answer.error_code
+                if not answer.error_code:
+                    self._in_transaction.pop(request.transactional_id, None)
                 self._note(app, f"{verb} the transaction of {request.transactional_id}", answer.error_code)
 
     def _note(

@@ -13,6 +13,7 @@ from typing import Final
 from pykbroker_worlds.checking.claims import Claim, Followed, Wrong
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect, Evidence, NotReadable, topics_of
+from pykbroker_worlds.checking.leaders import Leaders
 from pykbroker_worlds.checking.story import last_state, story_of
 from pykbroker_worlds.history.events import Place
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
@@ -34,11 +35,14 @@ class ClaimFailed(AssertionError):
 class Judge:
     """Holds the claims of a world. `insist` waits until they hold, or raises ClaimFailed."""
 
-    def __init__(self, cluster: SimCluster, conversations: Conversations, effects: Sequence[Effect]) -> None:
+    def __init__(
+        self, cluster: SimCluster, conversations: Conversations, leaders: Leaders, effects: Sequence[Effect]
+    ) -> None:
         self.claims: list[Claim] = []
         self._within_seconds = 0.0
         self._cluster = cluster
         self._conversations = conversations
+        self._leaders = leaders
         self._effects = effects
 
     def add(self, claims: Sequence[Claim], within_seconds: float) -> None:
@@ -65,7 +69,7 @@ class Judge:
                 if not wrong.may_come or loop.time() > began + self._within_seconds:
                     state = await last_state(self._cluster, self._conversations)
                     events = self._cluster.world.story
-                    story = story_of(claim, wrong, events, self._effects, self._conversations, state)
+                    story = story_of(claim, wrong, events, self._effects, self._conversations, self._leaders, state)
                     raise ClaimFailed(claim, wrong, story)
                 await asyncio.sleep(look)
                 look = min(2 * look, _LAST_LOOK_SECONDS)

@@ -17,6 +17,7 @@ from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_worlds.checking.claims import Claim, Wrong
 from pykbroker_worlds.checking.conversations import Conversations
 from pykbroker_worlds.checking.evidence import Effect
+from pykbroker_worlds.checking.leaders import Leaders
 from pykbroker_worlds.history.events import Place, place_name
 from pykbroker_worlds.simulated.sim_cluster import SimCluster
 
@@ -37,6 +38,7 @@ def story_of(
     events: Sequence[Line],
     effects: Sequence[Effect],
     conversations: Conversations,
+    leaders: Leaders,
     state: Sequence[str],
 ) -> str:
     """Return the story of something wrong.
@@ -45,7 +47,7 @@ def story_of(
     lines about the end of the run.
     """
     lines = [wrong.text, f"  as {claim}", "", "what happened:"]
-    lines += [f"  {line}" for line in _shortened(_lines(wrong, events, effects, conversations))]
+    lines += [f"  {line}" for line in _shortened(_lines(wrong, events, effects, conversations, leaders))]
     lines += ["", "at the end:", *(f"  {line}" for line in state)]
     return "\n".join(lines)
 
@@ -60,7 +62,11 @@ class _Row(NamedTuple):
 
 
 def _lines(
-    wrong: Wrong, events: Sequence[Line], effects: Sequence[Effect], conversations: Conversations
+    wrong: Wrong,
+    events: Sequence[Line],
+    effects: Sequence[Effect],
+    conversations: Conversations,
+    leaders: Leaders,
 ) -> Iterator[str]:
     facts = wrong.facts
     places = {fact.place for fact in facts if fact.place is not None}
@@ -75,6 +81,11 @@ def _lines(
         for one in conversations.answers
         # The application that had a record is known only by its partition.
         if first <= one.seconds <= last and (one.app in apps or places & one.places)
+    ]
+    rows += [
+        _Row(one.seconds, 1, place_name(one.place), one.text)
+        for one in leaders.changes
+        if first <= one.seconds <= last and one.place in places
     ]
     rows += [_Row(fact.seconds, 2, "!", fact.text) for fact in facts]
     # Something else that was done about the same keys, for example that an order was refused.
