@@ -120,8 +120,8 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsNotAhead:
-    """An offset is committed only when all records in front of it are done. It may be committed in a transaction. Those
-    that the coordinator refused are not judged. If `done` is records, its time is their timestamp."""
+    """An offset is committed only when all records in front of it are done. It may be committed in a transaction. A
+    commit that the coordinator refused is not judged. If `done` is records, its time is their timestamp."""
 
     each: Records
     done: Source
