@@ -15,7 +15,7 @@ PAGES = {
     "docs/running.md": (3, set[str]()),
     "docs/kafka-tools.md": (4, set[str]()),
     "docs/queues.md": (14, set[str]()),
-    "docs/test-time.md": (7, set[str]()),
+    "docs/test-time.md": (8, set[str]()),
     "docs/troubleshooting.md": (32, set[str]()),
 }
 

@@ -43,12 +43,20 @@ def test_a_right_service_gives_no_alarm_in_many_worlds(service: Service, kafka_w
     _play_right(service, kafka_world.seed)
 
 
+each_of_five = pytest.mark.parametrize("service", [one for one in SERVICES if one.name in _LONGEST], ids=_LONGEST)
+
+
+@each_of_five
+@pytest.mark.kafka_world(seeds=3)
+def test_five_right_services_give_no_alarm_in_some_worlds(service: Service, kafka_world: World) -> None:
+    _play_right(service, kafka_world.seed)
+
+
 @pytest.mark.long(amount=f"{_MANY_SEEDS} seeds")
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", _LONGEST)
+@each_of_five
 @pytest.mark.kafka_world(seeds=_MANY_SEEDS)
-def test_five_right_services_give_no_alarm_in_very_many_worlds(name: str, kafka_world: World) -> None:
-    (service,) = (one for one in SERVICES if one.name == name)
+def test_five_right_services_give_no_alarm_in_very_many_worlds(service: Service, kafka_world: World) -> None:
     _play_right(service, kafka_world.seed)
 
 
