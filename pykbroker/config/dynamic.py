@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from pykbroker.config.checks import check_cordoned
@@ -150,10 +151,17 @@ def apply_whole(config: Config, dynamic: DynamicConfigs) -> Config:
     """Return the configuration in effect with these layers. Raises ConfigError if a key must not be applied."""
     check_dynamic_values(dynamic.broker, per_broker=True)
     check_dynamic_values(dynamic.cluster, per_broker=False)
-    applied = dynamic.apply(config)
+    applied = _applied(config, tuple(dynamic.broker.items()), tuple(dynamic.cluster.items()))
     if "cordoned.log.dirs" in dynamic.broker or "cordoned.log.dirs" in dynamic.cluster:
         check_cordoned(applied)
     return applied
+
+
+# Making a Config takes a millisecond or two. Both loops of a node apply the same layers of the metadata log to the same
+# Config, and so does each run of a broker that tests reset.
+@lru_cache(maxsize=8)
+def _applied(config: Config, broker: tuple[tuple[str, str], ...], cluster: tuple[tuple[str, str], ...]) -> Config:
+    return DynamicConfigs(dict(broker), dict(cluster)).apply(config)
 
 
 def _check_thread_pool(name: str, before: int, after: int) -> None:

@@ -9,14 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from pykbroker.storage.format import StorageFormatError
-from pykbroker.testing.state_copy import copy_settled, copy_tree, new_folder, remove_contents
+from pykbroker.testing.state_copy import MayLink, copy_settled, copy_tree, new_folder, remove_contents
 from pykbroker_log import names
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.os_disk.locks import readers_lock
+from pykbroker_raft.metadata_storage import DIRECTORY as METADATA
+from pykbroker_raft.reserve import FILE as RESERVE
+
+#: the log directory, and the one that was there before, within what was staged
+_DATA, _OLD = "data", "old"
 
 
 class BrokerFiles:
@@ -28,21 +34,23 @@ class BrokerFiles:
         self._data_dir = data_dir
         self._state = state
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._removals: list[threading.Thread] = []
+        #: folders that `tidy` removes
+        self._leavings: list[str] = []
+        self._remover: ThreadPoolExecutor | None = None
 
     def open(self) -> str:
         """Make the directory ready for the first run, and return its path. Raises StorageFormatError or OSError."""
         if self._data_dir is not None:
             return self._data_dir
         temporary = self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
-        path = f"{temporary.name}/data"
+        path = f"{temporary.name}/{_DATA}"
         os.mkdir(path, 0o700)
         self._begin(path)
         return path
 
     def is_temporary(self, paths: Sequence[str]) -> bool:
         """Return True if all these directories are removed at the end."""
-        return self._temporary is not None and paths == [f"{self._temporary.name}/data"]
+        return self._temporary is not None and paths == [f"{self._temporary.name}/{_DATA}"]
 
     def copy(self, log_dirs: Sequence[LogDir], broker_epoch: int) -> str:
         """Copy the directories of a node that stands still, and return the path of the copy. Raises OSError."""
@@ -59,28 +67,46 @@ class BrokerFiles:
                 self._begin(f"{staged}/0")
             else:
                 for name in os.listdir(copy):
-                    copy_tree(f"{copy}/{name}", f"{staged}/{name}", may_link=True)
+                    copy_tree(f"{copy}/{name}", f"{staged}/{name}", may_link=MayLink.ALL)
         return staged
 
     def replace(self, staged: str, paths: Sequence[str]) -> None:
-        """Put the directories that were staged in the place of these, which no node may use. Raises OSError."""
+        """Put the directories that were staged in the place of these, which no node may use. `tidy` removes the old
+        ones. Raises OSError."""
         for number, path in enumerate(paths):
             if self.is_temporary([path]):
-                old = tempfile.mkdtemp(prefix="old-", dir=self._own_folder())
-                os.rename(path, f"{old}/{number}")
+                old = f"{staged}/{_OLD}"
+                os.rename(path, old)
                 os.rename(f"{staged}/{number}", path)
-                self._remove(old)
             else:
                 # The directory itself may be a mount point.
                 remove_contents(path)
                 copy_tree(f"{staged}/{number}", path)
-        self._remove(staged)
+        self._leavings.append(staged)
+
+    def keep_reserve(self) -> None:
+        """Move the reserve of the metadata log from the directory that was replaced last, so that it is not written
+        again. Raises OSError."""
+        if self._leavings and self._temporary is not None:
+            reserve = f"{METADATA}/{RESERVE}"
+            # The node may have none, and a directory that is not formatted has no folder for it.
+            with suppress(FileNotFoundError):
+                os.rename(f"{self._leavings[-1]}/{_OLD}/{reserve}", f"{self._temporary.name}/{_DATA}/{reserve}")
+
+    def tidy(self) -> None:
+        """Remove what `replace` has left, on a thread. Call it when the next run serves, which need not wait for it."""
+        if self._remover is None:
+            self._remover = ThreadPoolExecutor(1, thread_name_prefix="pykbroker-remover")
+        leavings, self._leavings = self._leavings, []
+        for folder in leavings:
+            self._remover.submit(shutil.rmtree, folder, ignore_errors=True)
 
     def close(self) -> None:
         """Remove everything that is temporary."""
-        for removal in self._removals:
-            removal.join()
-        self._removals.clear()
+        remover, self._remover = self._remover, None
+        if remover is not None:
+            remover.shutdown()
+        self._leavings.clear()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -95,13 +121,6 @@ class BrokerFiles:
                 copy_tree(self._state, path)
         except BlockingIOError as error:
             raise StorageFormatError(f"{self._state} cannot be copied, because a broker uses it: {error}") from error
-
-    def _remove(self, path: str) -> None:
-        """Remove a directory on a thread, because the next run need not wait for it."""
-        removal = threading.Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True}, daemon=True)
-        self._removals = [thread for thread in self._removals if thread.is_alive()]
-        self._removals.append(removal)
-        removal.start()
 
     def _own_folder(self) -> str:
         """Return the temporary directory, which a broker without one gets now."""

@@ -21,8 +21,9 @@ from pykbroker.metadata.restored import Restored
 from pykbroker.node.node import Node
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.handed_out import HandedOut
+from pykbroker.testing.internal_topics import SMALL_INTERNAL_TOPICS
 from pykbroker.testing.network import HOST, Network
-from pykbroker.testing.state_copy import copy_settled, copy_tree, new_folder
+from pykbroker.testing.state_copy import MayLink, copy_settled, copy_tree, new_folder
 from pykbroker_log.os_disk.volatile import VolatileDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
@@ -33,8 +34,7 @@ def cluster_profile(nodes: int) -> dict[str, str]:
     detected within a few seconds, and internal topics are small."""
     return {
         **replicated_profile(nodes),
-        "offsets.topic.num.partitions": "6",
-        "transaction.state.log.num.partitions": "6",
+        **SMALL_INTERNAL_TOPICS,
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "controller.quorum.election.timeout.ms": "200",
@@ -80,7 +80,7 @@ class ClusterLayout:
         leaves nothing then."""
         with new_folder(self.directories.name, "staged-") as staged:
             for number in os.listdir(copies):
-                copy_tree(os.path.join(copies, number, "0"), os.path.join(staged, number), may_link=True)
+                copy_tree(os.path.join(copies, number, "0"), os.path.join(staged, number), may_link=MayLink.ALL)
         return staged
 
     def replace(self, staged: str) -> None:

@@ -28,6 +28,7 @@ from pykbroker.testing.client_time import NEVER_MOVED, ClientTime
 from pykbroker.testing.clock import HasClock
 from pykbroker.testing.handed_out import HandedOut, newest_group_epoch
 from pykbroker.testing.inspection import KnownTopic, topics_of
+from pykbroker.testing.internal_topics import SMALL_INTERNAL_TOPICS
 from pykbroker.testing.kept_ports import KeptPorts
 from pykbroker.testing.node_thread import NodeThread
 from pykbroker.testing.release_levels import NEWEST_RELEASE, format_unused, levels_of
@@ -43,13 +44,13 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
     """A single combined node.
 
     `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
-    removed; without it the node uses a temporary directory, and does not wait until a device has its bytes. `port`: the
-    port for clients; 0 takes a free port at every start, as the controller's listener always does. `record`: keep the
-    requests of clients, for `requests`. `release`: the release of Apache Kafka at whose levels of features a new
-    cluster begins, `4.3` or `4.4`. Without it, a broker without `data_dir` begins at those of 4.4, and one with it at
-    those of `pykbroker start`. A directory that is in use already keeps its levels. `state`: a log directory of a
-    broker that was stopped; this broker begins with a copy of it, in a temporary directory. Raises ConfigError for an
-    unknown release, ValueError for a `state` beside a `data_dir`.
+    removed; without it the node uses a temporary directory, does not wait until a device has its bytes, and makes its
+    internal topics with 6 partitions. `port`: the port for clients; 0 takes a free port at every start, as the
+    controller's listener always does. `record`: keep the requests of clients, for `requests`. `release`: the release of
+    Apache Kafka at whose levels of features a new cluster begins, `4.3` or `4.4`. Without it, a broker without
+    `data_dir` begins at those of 4.4, and one with it at those of `pykbroker start`. A directory that is in use already
+    keeps its levels. `state`: a log directory of a broker that was stopped; this broker begins with a copy of it, in a
+    temporary directory. Raises ConfigError for an unknown release, ValueError for a `state` beside a `data_dir`.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             raise RuntimeError("the broker is running already")
         try:
             directory = self._files.open()
-            config = start_config({**development_profile(directory, self._port, controller_port=0), **self._overrides})
+            config = start_config({**self._profile(directory), **self._overrides})
             self._format(config)
         except (ConfigError, StorageFormatError, OSError):
             self._files.close()
@@ -142,6 +143,10 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
         self._handed_out = HandedOut()
         self._launch(None)
         return self
+
+    def _profile(self, directory: str) -> dict[str, str]:
+        profile = development_profile(directory, self._port, controller_port=0)
+        return {**profile, **SMALL_INTERNAL_TOPICS} if self._files.is_temporary([directory]) else profile
 
     def _format(self, config: Config, cluster_id: str | None = None) -> None:
         if self._levels is not None:
@@ -211,7 +216,9 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             self._client_time.go_back(NEVER_MOVED)
             # Some clients remember the id of their cluster.
             self._format(config, cluster_id)
+            self._files.keep_reserve()
             self._launch(self._handed_out.restored(0))
+            self._files.tidy()
 
     def snapshot(self) -> SavedState:
         """Return the state of the broker, for `restore`: topics, records, committed offsets, transactions, producers,
@@ -244,7 +251,9 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             self._abandon()
             self._files.replace(staged, paths)
             self._client_time.go_back(snapshot.moved)
+            self._files.keep_reserve()
             self._launch(self._handed_out.restored(snapshot.end_offset))
+            self._files.tidy()
 
     def _abandon(self) -> None:
         """End the node, whose files are about to be replaced."""

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
+from enum import Enum
 
 from pykbroker_log import names
 from pykbroker_log.clean_shutdown import CleanShutdown
@@ -34,10 +35,20 @@ def new_folder(parent: str, prefix: str) -> Iterator[str]:
         raise
 
 
-def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_link: bool = False) -> None:
+class MayLink(Enum):
+    """The files that get a second name instead of a copy, if only pykbroker opens both directories. `Disk` copies such
+    a file before it changes (os_disk/links.py)."""
+
+    NONE = "none"
+    #: closed segments, also those of a node that runs
+    CLOSED = "closed segments"
+    #: all files, of a directory that no node uses
+    ALL = "all"
+
+
+def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_link: MayLink = MayLink.NONE) -> None:
     """Copy a directory and everything in it to `target`, which is made unless it is there. The names `left_out`, and
-    folders that wait for their deletion, are not copied. `may_link`: only pykbroker opens both directories, so a
-    closed segment gets a second name, and is copied before it changes (os_disk/links.py). Raises OSError."""
+    folders that wait for their deletion, are not copied. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(target, 0o700)
     with os.scandir(source) as found:
@@ -50,9 +61,10 @@ def copy_tree(source: str, target: str, left_out: Set[str] = _LEFT_OUT, *, may_l
                 copy_tree(entry.path, path, left_out, may_link=may_link)
         elif entry.is_file(follow_symlinks=False):
             is_closed = entry.name.endswith(names.LOG) and entry.name != active
+            is_linked = may_link is MayLink.ALL or (is_closed and may_link is MayLink.CLOSED)
             # A thread of the node may delete files that are no longer used.
             with suppress(FileNotFoundError):
-                _copy_file(entry.path, path, may_link=may_link and is_closed)
+                _copy_file(entry.path, path, may_link=is_linked)
 
 
 def _copy_file(source: str, target: str, *, may_link: bool) -> None:
@@ -72,7 +84,7 @@ def copy_settled(log_dirs: Sequence[LogDir], target: str, broker_epoch: int) -> 
         copy = f"{target}/{number}"
         # A log that never had a record is made again when it is opened. Most of the coordinators' logs are such logs.
         blank = {os.path.basename(log.path) for log in log_dir.logs.values() if not log.log_end_offset}
-        copy_tree(log_dir.path, copy, _LEFT_OUT | blank, may_link=True)
+        copy_tree(log_dir.path, copy, _LEFT_OUT | blank, may_link=MayLink.CLOSED)
         if is_settled:
             CleanShutdown(VolatileDisk(), copy).write(broker_epoch)
 

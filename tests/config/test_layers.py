@@ -176,6 +176,17 @@ def test_dynamic_layers() -> None:
     assert DynamicConfigs().apply(CONFIG) is CONFIG
 
 
+def test_a_configuration_with_the_same_layers_is_made_once() -> None:
+    layers = DynamicConfigs(broker={"log.retention.ms": "1000"}, cluster={"num.partitions": "2"})
+    first = apply_valid(CONFIG, layers).config
+    assert apply_valid(CONFIG, DynamicConfigs(dict(layers.broker), dict(layers.cluster))).config is first
+    swapped = apply_valid(CONFIG, DynamicConfigs(broker={"num.partitions": "2"}, cluster={"log.retention.ms": "1000"}))
+    assert swapped.config is not first
+    other = apply_valid(load(development_profile("/other")), layers).config
+    assert other.log_dirs == ("/other",)
+    assert other.int("log.retention.ms") == 1000 == first.int("log.retention.ms")
+
+
 def test_a_dynamic_time_beats_a_static_one_in_a_finer_unit() -> None:
     static = with_overrides(CONFIG, {"log.retention.minutes": "1"})
     assert DynamicConfigs(cluster={"log.retention.ms": "7"}).apply(static).millis("log.retention.ms") == 7

@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from pykbroker.storage.format import StorageFormatError
 from pykbroker.testing import Broker, SecureBroker, broker_files
+from pykbroker_raft.reserve import FILE as RESERVE
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -464,3 +465,66 @@ def test_closed_segments_are_shared_and_stay_as_they_were(broker: Broker) -> Non
         write(broker, "orders", b"later")
         broker.restore(snapshot)
         assert values(broker, "orders") == large
+
+
+def test_a_restored_broker_shares_files_with_the_snapshot_and_changes_none_of_them(broker: Broker) -> None:
+    write(broker, "orders", b"one", b"two")
+    commit(broker, "g", "orders", 1)
+    snapshot = broker.snapshot()
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in Path(snapshot.path).rglob("*") if path.is_file()}
+
+    before = contents()
+    for _ in range(2):
+        broker.restore(snapshot)
+        folder = Path(broker._node.config.log_dirs[0]) / "orders-0"
+        active = folder / f"{0:020}.log"
+        assert active.stat().st_nlink > 1, "no record is copied before it is needed"
+        write(broker, "orders", b"three")
+        assert active.stat().st_nlink == 1
+        commit(broker, "g", "orders", 2)
+        delete_records(broker, "orders", 1)
+        broker.create_topic("bills")
+        # This writes all that a stop writes.
+        broker.snapshot().delete()
+        assert contents() == before
+    broker.restore(snapshot)
+    assert values(broker, "orders") == [b"one", b"two"]
+
+
+def test_what_a_reset_and_a_restore_replace_is_removed(broker: Broker) -> None:
+    write(broker, "orders", b"one")
+    snapshot = broker.snapshot()
+    own_folder = Path(broker._node.config.log_dirs[0]).parent
+    for _ in range(2):
+        broker.restore(snapshot)
+        broker.reset()
+    kept = {"data", Path(snapshot.path).name}
+    eventually("the old directories are gone", lambda: {path.name for path in own_folder.iterdir()} == kept)
+
+
+def test_the_reserve_of_the_metadata_log_is_kept(broker: Broker) -> None:
+    write(broker, "orders", b"one")
+    snapshot = broker.snapshot()
+    reserve = Path(broker._node.config.log_dirs[0]) / "__cluster_metadata-0" / RESERVE
+    before = reserve.stat()
+    broker.restore(snapshot)
+    assert reserve.stat().st_ino == before.st_ino
+    assert reserve.stat().st_size == before.st_size > 0
+
+
+def test_internal_topics_are_small_in_a_temporary_directory(broker: Broker, tmp_path: Path) -> None:
+    def partitions_of_offsets(broker: Broker) -> int:
+        write(broker, "orders", b"one")
+        commit(broker, "g", "orders", 1)
+        return broker.topics(internal=True)["__consumer_offsets"]
+
+    assert partitions_of_offsets(broker) == 6
+    with Broker({"offsets.topic.num.partitions": 3}) as other:
+        assert partitions_of_offsets(other) == 3
+    with Broker(data_dir=tmp_path) as kept:
+        assert partitions_of_offsets(kept) == 50
+    with Broker(state=tmp_path) as copy:
+        assert copy.committed_offsets("g")["orders", 0].offset == 1
+        assert partitions_of_offsets(copy) == 50
