@@ -136,7 +136,8 @@ class World:
                         )
                     raise
                 finally:
-                    self.simulated.end(_LAST_SECONDS)
+                    nodes = [node.runtime for node in self._cluster.nodes.values() if node.is_alive]
+                    self.simulated.end(_LAST_SECONDS, nodes)
         finally:
             random.setstate(chance)
 

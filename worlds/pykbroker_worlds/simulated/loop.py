@@ -18,7 +18,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 
 class NotSimulated(RuntimeError):
@@ -73,6 +73,13 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+class _Due(float):
+    """When a timer is due, with the timer. A heap compares numbers in C, and would call Python for timers."""
+
+    __slots__ = ("timer",)
+    timer: asyncio.TimerHandle
+
+
 class _NoSelector(selectors.BaseSelector):
     """A selector in which nothing is ever ready."""
 
@@ -100,10 +107,10 @@ class _NoSelector(selectors.BaseSelector):
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """The virtual loop. `_ready` and `_scheduled` are BaseEventLoop's: callbacks of this moment, and a heap of
-    timers."""
+    timers, which are in it by the times at which they are due."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _scheduled: list[_Due]
     _timer_cancelled_count: int
     _stopping: bool
 
@@ -125,11 +132,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.callbacks = 0
         #: the owner of the callback that ran last
         self.owner: Process | None = None
-        #: the run is over: remaining callbacks of every process are ended
+        #: the run is over
         self.is_over = False
+        #: run callbacks of paused and dead processes too, so that their tasks end
+        self.runs_all = False
 
     def time(self) -> float:
         return self._now
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        self._check_closed()
+        timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        due = _Due(when)
+        due.timer = timer
+        heapq.heappush(self._scheduled, due)
+        timer._scheduled = True
+        return cast(asyncio.TimerHandle, timer)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self) if self._numbers is None else _NumberedFuture(self, next(self._numbers))
@@ -145,9 +165,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not ready and not self._stopping:
             if not scheduled:
                 raise AssertionError("the simulation is stuck: no callback waits for time to pass")
-            self._now = max(self._now, scheduled[0].when())
-        while scheduled and scheduled[0].when() <= self._now:
-            timer: Any = heapq.heappop(scheduled)
+            self._now = max(self._now, float(scheduled[0]))
+        while scheduled and scheduled[0] <= self._now:
+            timer: Any = heapq.heappop(scheduled).timer
             timer._scheduled = False
             ready.append(timer)
         hooks = self.after_event
@@ -156,7 +176,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if handle._cancelled:
                 continue
             owner = handle._context.get(OWNER)
-            if owner is not None and not owner.runs and not self.is_over:
+            if owner is not None and not owner.runs and not self.runs_all:
                 owner.hold(handle)
                 continue
             handle._run()
@@ -198,20 +218,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     # -- its turns ----------------------------------------------------------------------------------------------------
 
     def _forget_cancelled(self) -> None:
-        scheduled: Any = self._scheduled
+        timer: Any
+        scheduled = self._scheduled
         if len(scheduled) > 100 and self._timer_cancelled_count * 2 > len(scheduled):
             kept = []
-            for timer in scheduled:
+            for due in scheduled:
+                timer = due.timer
                 if timer._cancelled:
                     timer._scheduled = False
                 else:
-                    kept.append(timer)
+                    kept.append(due)
             heapq.heapify(kept)
-            self._scheduled = kept
+            scheduled = self._scheduled = kept
             self._timer_cancelled_count = 0
-        while self._scheduled and self._scheduled[0].cancelled():
-            first: Any = heapq.heappop(self._scheduled)
-            first._scheduled = False
+        while scheduled and scheduled[0].timer.cancelled():
+            timer = heapq.heappop(scheduled).timer
+            timer._scheduled = False
             self._timer_cancelled_count -= 1
 
     def release(self, handles: list[asyncio.Handle]) -> None:

@@ -40,6 +40,8 @@ _USUAL_HAND_OVER = (0.0, 0.001)
 #: and one run in six has one that is very long. 0.2 s is the turn of a large request. 2 s is longer than a heartbeat's
 #: interval and a session's slack, and a request with its response can take longer than a session.
 _LONG_HAND_OVERS = ((3_000, (0.2, 2.0)), (200, (0.001, 0.2)))
+#: Virtual seconds in which the tasks of nodes end, after the end of a run.
+_LAST_SECONDS_OF_NODES = 1.0
 LONGEST_HAND_OVER_SECONDS = max(longest for _, (_, longest) in _LONG_HAND_OVERS)
 
 
@@ -83,9 +85,10 @@ class SimWorld:
         self.story.append((now, part, text))
         self.trace.note(round(now, 6), part, text)
 
-    def end(self, most_seconds: float | None = None) -> None:
+    def end(self, most_seconds: float | None = None, nodes: Sequence[SimRuntime] = ()) -> None:
         """End the run: end the tasks of all processes, and close the loop. Tasks that do not end within `most_seconds`
-        of virtual time are left where they wait. Without it there is no such limit."""
+        of virtual time are left where they wait. Without it there is no such limit. A client may wait for an answer
+        that does not come, and `nodes` stand still while it does."""
 
         async def finish() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -93,13 +96,21 @@ class SimWorld:
                 task.cancel()
             for runtime in self._runtimes:
                 runtime.release()
-            _, left = await asyncio.wait(tasks, timeout=most_seconds) if tasks else (set(), set())
+            if not tasks:
+                return
+            at_once = most_seconds if most_seconds is None else min(most_seconds, _LAST_SECONDS_OF_NODES)
+            _, left = await asyncio.wait(tasks, timeout=at_once)
+            if left and most_seconds is not None:
+                self.loop.runs_all = False
+                for node in nodes:
+                    node.pause()
+                _, left = await asyncio.wait(left, timeout=most_seconds)
             for task in left:
                 # asyncio would complain of a task that is not done when it is collected.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
 
         self.after_event.clear()
-        self.loop.is_over = True
+        self.loop.is_over = self.loop.runs_all = True
         self.loop.run_until_complete(finish())
         self.loop.close()
 
@@ -119,12 +130,12 @@ class NodeLoop:
     def __init__(self, loop: VirtualLoop, context: contextvars.Context) -> None:
         self._loop = loop
         self._context = context
+        # The methods that are called most, without a detour.
+        self.time = loop.time
+        self.create_future = loop.create_future
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
-
-    def time(self) -> float:
-        return self._loop.time()
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
         return self._loop.call_soon(callback, *args, context=self._context)
