@@ -63,6 +63,8 @@ class World:
         self.store = Store(random.Random(f"{seed} store"), lambda: self.simulated.loop.is_over, self.did)
         #: everything that applications told by `did`, in order
         self.effects: list[Effect] = []
+        # Their keys by what was done: `done` is asked again and again.
+        self._done: dict[str, list[Any]] = {}
         self._apps: dict[str, AppProcess] = {}
         self._silenced: list[tuple[str, str]] = []
         talk = Conversations(self.seconds, self._apps.__contains__)
@@ -180,11 +182,12 @@ class World:
         # The machine of an application has its name. The scenario has no machine.
         name = (owner.machine if isinstance(owner, SimRuntime) else None) or "test"
         self.effects.append(Effect(self.seconds(), name, what, key))
+        self._done.setdefault(what, []).append(key)
         self.simulated.trace.note(round(self.seconds(), 6), name, what, key)
 
     def done(self, what: str) -> list[Any]:
         """Return the keys with which `did(what, key)` was called, in order, repetitions too."""
-        return [effect.key for effect in self.effects if effect.what == what]
+        return list(self._done.get(what, ()))
 
     def must(self, *claims: Claim, within: str | float = "2 min") -> None:
         """Say what must hold of the applications (checking/claims.py). It is judged after the scenario, when everything
