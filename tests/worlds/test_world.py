@@ -267,6 +267,37 @@ def test_time_and_chance_are_the_worlds() -> None:
     time.sleep(0)
 
 
+class Knot:
+    """An object that only a collection ends."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._itself = self
+
+    def __del__(self) -> None:
+        self._world.did("collected", self._world.simulated.loop.callbacks)
+
+
+def test_garbage_is_collected_at_the_same_callback_however_much_memory_there_is() -> None:
+    """aiokafka closes a connection that it finds unclosed, which the brokers see."""
+    found = []
+    for size in (0, 5_000):
+        world = World(12)
+        kept: list[object] = []
+
+        async def scenario(size: int = size, kept: list[object] = kept, world: World = world) -> None:
+            for _ in range(2_000):
+                Knot(world)
+                kept.append([[] for _ in range(size)])
+                await asyncio.sleep(0)
+                kept.clear()
+
+        world.run(scenario)
+        found.append(world.done("collected"))
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 1
+
+
 DIGEST = """
 import sys
 from pykbroker_worlds import replacements

@@ -10,6 +10,7 @@ Responsible for the forks and for what they report. Not responsible for what a t
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import selectors
@@ -155,6 +156,8 @@ class Forks:
         waiting, running = deque(request.seeds), 0
         selector = selectors.DefaultSelector()
         is_over = False
+        # A collection in a fork looks at none of this, and copies none of its pages.
+        gc.freeze()
         while running or (waiting and not is_over):
             while waiting and running < request.jobs and not is_over:
                 seed = waiting.popleft()

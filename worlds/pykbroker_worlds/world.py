@@ -7,8 +7,10 @@ run. Not responsible for how a world works (simulated/).
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pykbroker.testing.clock import duration_ms
@@ -124,7 +126,7 @@ class World:
             return found
 
         try:
-            with replacements.present(_Time(self)), watched(loop):
+            with replacements.present(_Time(self)), watched(loop), _no_collections():
                 try:
                     return loop.run_until_complete(play())
                 except BaseException as error:
@@ -328,6 +330,18 @@ class World:
             # Together: none of them starts before a majority is there.
             await asyncio.gather(*(bring_back(node) for node in self._cluster.nodes.values()))
         await self.become_whole()
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Let Python collect no garbage by itself, because the loop does."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Time:
