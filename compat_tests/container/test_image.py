@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.request
 
@@ -189,10 +190,21 @@ def test_a_node_that_kafka_server_start_runs_is_healthy(new_container: NewContai
 
 def test_prometheus_and_the_command_line(new_container: NewContainer) -> None:
     port = steady_port()
-    metrics = variables(port, KAFKA_PYKBROKER_METRICS_LISTENER="0.0.0.0:9404")
-    scraped = steady_port()
-    node = new_container(metrics, options=[*published(port), "-p", f"127.0.0.1:{scraped}:9404"])
+    metrics = variables(
+        port,
+        KAFKA_PYKBROKER_METRICS_LISTENER="0.0.0.0:9404",
+        PYKBROKER_FAULTS="0.0.0.0:9405",
+        PYKBROKER_FAULTS_HOST="node",
+    )
+    scraped, faults = steady_port(), steady_port()
+    ports = ["-p", f"127.0.0.1:{scraped}:9404", "-p", f"127.0.0.1:{faults}:9405"]
+    node = new_container(metrics, options=[*published(port), *ports])
     node.wait_for(SERVES)
+    jump = urllib.request.Request(
+        f"http://127.0.0.1:{faults}/clock", b'{"advance": "45s"}', {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(jump, timeout=60) as answer:
+        assert json.load(answer) == {"advanced_ms": 45_000}
     with urllib.request.urlopen(f"http://127.0.0.1:{scraped}/metrics", timeout=60) as answer:
         families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
     assert families["kafka_controller_kafkacontroller_activecontrollercount"].samples[0].value == 1

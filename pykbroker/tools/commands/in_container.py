@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,9 +45,15 @@ from pykbroker.tools.container.environment import read_environment
 from pykbroker.tools.container.mounts import data_directories, lost_data_line, read_mounts
 from pykbroker.tools.container.server_properties import ServerProperties, server_properties
 
+if TYPE_CHECKING:
+    from pykbroker.testing.faults_server import FaultsServer
+
 logger = logging.getLogger("pykbroker")
 
 _HEALTH = "pykbroker.health.socket"
+#: For tests: the options --faults and --faults-host of `pykbroker start`. They are no properties, so no properties file
+#: of a node in production has them.
+_FAULTS, _FAULTS_HOST = "PYKBROKER_FAULTS", "PYKBROKER_FAULTS_HOST"
 _LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
 #: the most entries of a directory that are checked: enough for its files and its first partitions
 _MOST_ENTRIES = 1000
@@ -147,6 +153,8 @@ def _launch(options: ContainerOptions) -> int:
     from pykbroker.entry.node_process import run_node
 
     config = _config(options)
+    # Before anything is formatted, so that a start that is refused leaves no directory behind.
+    faults = _faults_server(config)
     if config.is_default(_HEALTH):
         path = _health_socket()
         if path is not None:
@@ -156,7 +164,27 @@ def _launch(options: ContainerOptions) -> int:
     # when it had no id. `run_node` checks that the directories belong together.
     if not _is_formatted(config) or (_given_cluster_id() is not None and not options.keep):
         _format_directories(config, _cluster_id())
-    return run_node(config, may_format=False)
+    return run_node(config, may_format=False, faults=faults)
+
+
+def _faults_server(config: Config) -> FaultsServer | None:
+    """Return the server of fault rules and of the clock that the environment asks for, or None. Raises ConfigError, as
+    `pykbroker start --faults` does."""
+    variables = _variables()
+    address = variables.get(_FAULTS, "").strip()
+    hosts = [name.strip() for name in variables.get(_FAULTS_HOST, "").split(",") if name.strip()]
+    if not address:
+        if hosts:
+            raise ConfigError(f"{_FAULTS_HOST} goes with {_FAULTS}")
+        return None
+    # A node without this server never imports these modules.
+    from pykbroker.testing.faults_server import FaultsServer, require_servable
+
+    try:
+        require_servable(config)
+        return FaultsServer(address, hosts)
+    except ConfigError as error:
+        raise ConfigError(f"{_FAULTS} is for --faults, and {_FAULTS_HOST} for --faults-host: {error}") from None
 
 
 # -- the properties file ----------------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import http.client
+import json
 import os
 import signal
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -128,6 +131,16 @@ def test_a_cluster_id_is_wanted_where_roles_are_given(tmp_path: Path) -> None:
         ({"KAFKA_TLS_TYPE": "JKS"}, "KAFKA_TLS_TYPE: this image gets no protection in this way"),
         ({"KAFKA_NUM_PARTITIONS": "many"}, "Invalid value many for configuration num.partitions"),
         ({"KAFKA_LOG_DIRS": "/proc/data"}, "/proc"),
+        ({"PYKBROKER_FAULTS_HOST": "kafka"}, "PYKBROKER_FAULTS_HOST goes with PYKBROKER_FAULTS"),
+        ({"PYKBROKER_FAULTS": "9405"}, "wants HOST:PORT"),
+        ({"PYKBROKER_FAULTS": "0.0.0.0:0"}, "give the name under which they reach it"),
+        (
+            {
+                "PYKBROKER_FAULTS": "127.0.0.1:0",
+                "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            },
+            "fault rules over HTTP go without an authorizer",
+        ),
     ],
 )
 def test_what_stops_the_start_is_one_line(tmp_path: Path, more: dict[str, str], line: str) -> None:
@@ -135,6 +148,29 @@ def test_what_stops_the_start_is_one_line(tmp_path: Path, more: dict[str, str], 
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1, refused.stderr
     assert line in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_fault_rules_and_the_clock_are_served_where_a_variable_says(tmp_path: Path) -> None:
+    env = variables(tmp_path, PYKBROKER_FAULTS="0.0.0.0:0", PYKBROKER_FAULTS_HOST="kafka, broker")
+    with launched(tmp_path, env) as (_, lines):
+        (line,) = [line for line in lines if "Fault rules are taken at" in line]
+        place = urlsplit(line.partition(" at ")[2].partition("/faults")[0])
+        assert place.hostname == "0.0.0.0", "other machines reach it"
+        assert place.port is not None
+
+        def ask(host: str) -> tuple[int, object]:
+            # Under the name of another machine, but over loopback.
+            with closing(http.client.HTTPConnection("127.0.0.1", place.port, timeout=60)) as connection:
+                headers = {"Host": f"{host}:9405", "Content-Type": "application/json"}
+                connection.request("POST", "/clock", json.dumps({"advance": "7 d"}), headers)
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+
+        assert ask("broker") == (200, {"advanced_ms": 7 * 86_400_000})
+        assert ask("elsewhere.example")[0] == 403
+    with launched(tmp_path, variables(tmp_path)) as (_, lines):
+        assert not [line for line in lines if "Fault rules" in line]
 
 
 def test_a_mounted_file(tmp_path: Path) -> None:
