@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pykbroker.coordinator.measures import CountedEvent
 from pykbroker_wire.errors import ErrorCode
@@ -25,6 +25,8 @@ Token = int
 
 #: A timer's name. Setting a timer with the same name moves it. The first element names the kind.
 TimerKey = tuple[str, ...]
+#: The kinds of timers that wait for a request of a member.
+WAITS_FOR_MEMBER: Final = frozenset({"session", "sync", "rebalance", "rejoin", "resync"})
 
 
 class CoordinatorRecord(NamedTuple):

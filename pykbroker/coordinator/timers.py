@@ -5,6 +5,10 @@ Responsible for turning deadlines into inputs, on the clock that clients feel. N
 Invariants: at most one deadline per name. An earlier deadline moves the clock's handle. A later deadline is only noted,
 and the handle is set again when it fires too early. So the clock's heap is touched once per timeout and not once per
 heartbeat.
+
+A test may move the clock over hours in some milliseconds, and a member can send no heartbeat within these hours. So a
+timer that waits for a member and begins during such an advance is counted from the end of the advance. A timer that
+began before it ends in it.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykbroker.coordinator.result import Timer, TimerKey
+from pykbroker.coordinator.result import WAITS_FOR_MEMBER, Timer, TimerKey
 from pykbroker.runtime.client_clock import ClientClock, ClockTimer
 
 
 class _Armed:
-    __slots__ = ("deadline", "event", "handle", "wakes_at")
+    __slots__ = ("began", "deadline", "event", "handle", "wakes_at")
 
-    def __init__(self, deadline: float, event: Any, handle: ClockTimer) -> None:
+    def __init__(self, began: float, deadline: float, event: Any, handle: ClockTimer) -> None:
+        #: the time from which the deadline is counted; a deadline that is set again is not counted from an earlier one
+        self.began = began
         self.deadline = deadline
         self.event = event
         self.handle = handle
@@ -46,7 +52,13 @@ class Timers:
                 armed.handle.cancel()
                 del self._armed[timer.key]
             return
-        deadline = self._clock.time() + timer.delay_ms / 1000
+        if armed is not None:
+            began = armed.began = max(self._clock.time(), armed.began)
+        elif timer.key[0] in WAITS_FOR_MEMBER:
+            began = self._clock.time_after_advance()
+        else:
+            began = self._clock.time()
+        deadline = began + timer.delay_ms / 1000
         if armed is not None:
             armed.deadline = deadline
             armed.event = timer.event
@@ -56,7 +68,7 @@ class Timers:
                 armed.wakes_at = deadline
         else:
             call_at = self._clock.repeat_at if timer.repeats else self._clock.call_at
-            self._armed[timer.key] = _Armed(deadline, timer.event, call_at(deadline, self._wake, timer.key))
+            self._armed[timer.key] = _Armed(began, deadline, timer.event, call_at(deadline, self._wake, timer.key))
 
     def _wake(self, key: TimerKey) -> None:
         armed = self._armed[key]

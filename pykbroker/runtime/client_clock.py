@@ -47,6 +47,10 @@ class ClientClock(CallsAt, Protocol):
         """Return seconds since an arbitrary time. They never go back."""
         ...
 
+    def time_after_advance(self) -> float:
+        """Return the time at the end of the advance that is being made, or `time()` if there is none."""
+        ...
+
     def repeat_at(self, when: float, callback: Callable[..., object], *args: Any) -> ClockTimer:
         """Do what `call_at` does, for work that is repeated again and again. If the clock is moved over many of its
         times, the work is done less often than its interval says."""
@@ -65,12 +69,13 @@ class ClientClock(CallsAt, Protocol):
 class LoopClock:
     """The clock of a loop as a `ClientClock`, without a jump."""
 
-    __slots__ = ("call_at", "jumps", "loop", "now_ms", "repeat_at", "time")
+    __slots__ = ("call_at", "jumps", "loop", "now_ms", "repeat_at", "time", "time_after_advance")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         # The loop's own methods, so that a call costs nothing more.
         self.time: Callable[[], float] = loop.time
+        self.time_after_advance: Callable[[], float] = loop.time
         self.call_at: Callable[..., ClockTimer] = loop.call_at
         self.repeat_at: Callable[..., ClockTimer] = loop.call_at
         self.now_ms: Callable[[], int] = wall_clock_ms

@@ -10,7 +10,8 @@ Clocks of nodes live on their broker loops. The offset and the jumps are values 
 thread of an advance replaces, so a node that is paused or starts later has every jump.
 
 Invariants: within one node timers run in the order of their due times. A timestamp from before the end of an advance
-is older than its jump, and a timestamp from after it is not.
+is older than its jump, and a timestamp from after it is not. A session that begins during an advance is not shortened
+by the rest of it (`MovedClock.time_after_advance`).
 """
 
 from __future__ import annotations
@@ -106,6 +107,9 @@ class MovedClock:
     def time(self) -> float:
         return self.loop.time() + self._shared.offset_s
 
+    def time_after_advance(self) -> float:
+        return self.loop.time() + max(self._shared.offset_s, self._shared.offset_after_s)
+
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> _Timer:
         return self._add(self._once, when, callback, args)
 
@@ -178,6 +182,8 @@ class ClientTime:
     def __init__(self) -> None:
         #: seconds that all clocks are ahead of their loops
         self.offset_s = 0.0
+        #: the same at the end of the advance that is being made
+        self.offset_after_s = 0.0
         self.jumps = NO_JUMPS
         #: milliseconds that the wall clock of the broker loops is ahead of the machine's
         self.wall_ahead_ms = 0
@@ -227,7 +233,7 @@ class ClientTime:
             else:
                 self.jumps = before.with_jump(Jump(at_ms, moved_ms))
 
-        end_s = begun_s + by_ms / 1000
+        end_s = self.offset_after_s = begun_s + by_ms / 1000
         grain_s = by_ms / 1000 / MOST_STEPS
         try:
             while self.offset_s < end_s:
@@ -237,6 +243,8 @@ class ClientTime:
                 note(_STILL_TO_COME)
                 self._each(is_asked, MovedClock.run_due, _TURNS if self.offset_s < end_s else _LAST_TURNS)
         finally:
+            # Where the advance has failed, the clocks stay where they are.
+            self.offset_after_s = self.offset_s
             # A timestamp of this millisecond is from before the end, so the next one has to begin.
             at_ms = self.now_ms() + 1
             note(at_ms)

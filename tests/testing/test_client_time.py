@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykbroker.coordinator.result import Timer, TimerKey
+from pykbroker.coordinator.timers import Timers
 from pykbroker.runtime.client_clock import wall_clock_ms
 from pykbroker.testing.client_time import MOST_STEPS, ClientTime, MovedClock
 from pykbroker_log.jumps import NO_JUMPS
@@ -127,6 +129,30 @@ def test_a_timer_that_an_advance_sets_ends_in_it_too() -> None:
         on(loop, lambda: clock.call_at(clock.time() + 45, first))
         shared.advance(600_000)
         assert ran == ["first", "second"]
+
+
+def test_a_timer_that_waits_for_a_member_and_begins_in_an_advance_is_counted_from_its_end() -> None:
+    """A member that has lost its session joins again while the advance goes on, and cannot send a heartbeat in time."""
+    with running_loop() as loop:
+        shared, fired = ClientTime(), list[str]()
+
+        def fire(key: TimerKey, event: object) -> None:
+            fired.append(key[-1])
+            if key[-1] == "old":
+                timers.apply(Timer(("session", "g", "new"), 45_000))
+                # A heartbeat.
+                timers.apply(Timer(("session", "g", "new"), 45_000))
+                timers.apply(Timer(("join", "delay"), 3_000))
+
+        timers = Timers(shared.clock_of(loop), fire)
+        on(loop, lambda: timers.apply(Timer(("session", "g", "old"), 45_000)))
+        on(loop, lambda: timers.apply(Timer(("session", "g", "old"), 45_000)))
+        shared.advance(3_600_000)
+        assert fired == ["old", "delay"]
+        shared.advance(40_000)
+        assert fired == ["old", "delay"]
+        shared.advance(6_000)
+        assert fired == ["old", "delay", "new"]
 
 
 @pytest.mark.parametrize("repeats", [False, True])

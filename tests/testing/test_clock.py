@@ -20,7 +20,10 @@ from pykbroker.testing import Cluster, SecureBroker
 from pykbroker.testing.clock import ClockError, duration_ms
 from pykbroker.tools.cluster.failure import AskFailed
 from pykbroker.tools.cluster.share_member_session import RELEASE
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.messages.list_transactions import ListTransactionsRequest
 from testkit.nodes.nodes import eventually
 from tests.testing.test_share_deliveries import filled, member, told
@@ -117,6 +120,41 @@ def test_a_dead_member_is_gone_and_its_partitions_are_taken_over(broker: pykbrok
 
 def _assignments(broker: pykbroker.Broker) -> list[int]:
     return [len(one.assignment) for group in broker.groups() for one in group.members if one.assignment]
+
+
+def test_a_member_that_joins_while_an_advance_goes_on_keeps_its_session(broker: pykbroker.Broker) -> None:
+    def request(member: str) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id="billing",
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=60_000,
+            group_instance_id=member,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+
+    def join() -> bool:
+        return bool(broker._ask(1, request("early")).error_code == ErrorCode.NONE)
+
+    broker._ask(1, FindCoordinatorRequest(key_type=0, coordinator_keys=["billing"]))
+    eventually("the coordinator has a member", join)
+    joins = []
+
+    def when_the_session_of_the_first_has_ended(node: Node) -> None:
+        clock = node.services.runtime.client_clock
+        clock.call_at(clock.time() + 120, lambda: joins.append(node.call(request("late"))))
+
+    broker._started.read(when_the_session_of_the_first_has_ended)
+    broker.clock.advance("1 h")
+    assert len(joins) == 1
+    eventually("the answer", joins[0].done)
+
+    def members() -> list[str | None]:
+        return [member.instance_id for group in broker.groups() for member in group.members]
+
+    assert members() == ["late"]
+    broker.clock.advance("50s")
+    assert members() == []
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
