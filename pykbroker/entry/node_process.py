@@ -102,6 +102,7 @@ async def _serve(
     from pykbroker.net import connection
     from pykbroker.node.node import Node
     from pykbroker.node.shared import StartError
+    from pykbroker.node.start_options import StartOptions
     from pykbroker.runtime import OsRuntime
     from pykbroker.runtime.client_clock import LoopClock
 
@@ -119,7 +120,7 @@ async def _serve(
     node = Node(
         config,
         runtime,
-        may_format=may_format,
+        options=StartOptions(may_format=may_format),
         make_dispatcher=make_dispatcher,
         usual_health_socket=usual_health_socket,
     )

@@ -25,7 +25,6 @@ from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metadata.restored import Restored
 from pykbroker.metrics.registry import Sample, merged
 from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
@@ -35,7 +34,7 @@ from pykbroker.node.node_directories import KeptStop
 from pykbroker.node.node_health import HEALTH_SOCKET, HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer, StartError
-from pykbroker.node.start_options import StartOptions
+from pykbroker.node.start_options import AS_USUAL, StartOptions
 from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
@@ -57,17 +56,13 @@ class Node:
         config: Config,
         runtime: Runtime,
         *,
-        may_format: bool = False,
+        options: StartOptions = AS_USUAL,
         make_dispatcher: MakeDispatcher = Dispatcher,
         usual_health_socket: str | None = None,
-        restored: Restored | None = None,
-        stands: bool = False,
     ) -> None:
         """`make_dispatcher` makes the dispatcher of the broker half's listeners. `usual_health_socket`: the path of the
-        health socket, in a log directory, if pykbroker.health.socket is not set. `restored`: the limits of a cluster
-        that was put back to an earlier state. `stands`: all voters of the quorum start together, and this one begins
-        their first election at once. Raises ConfigError for a configuration that promises protection which
-        pykbroker does not have, or that names a class which it does not have."""
+        health socket, in a log directory, if pykbroker.health.socket is not set. Raises ConfigError for a configuration
+        that promises protection which pykbroker does not have, or that names a class which it does not have."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         checks.require_share_persister(config)
@@ -84,7 +79,7 @@ class Node:
             config,
             runtime,
             (runtime if beside is None else beside.runtime).disk,
-            options=StartOptions(may_format=may_format, restored=restored, stands=stands),
+            options=options,
             on_failure=self._fail,
             ending=self._ending,
         )

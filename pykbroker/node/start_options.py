@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pykbroker.metadata.restored import Restored
 
@@ -16,3 +17,6 @@ class StartOptions:
     may_format: bool = False
     restored: Restored | None = None
     stands: bool = False
+
+
+AS_USUAL: Final = StartOptions()

@@ -17,6 +17,7 @@ from pykbroker.config.cluster_profile import check_own_keys
 from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.runtime.descriptor_budget import of_this_process
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, as_text
 from pykbroker.testing.asynchronous import on_thread
@@ -157,9 +158,8 @@ class Cluster(WithBlock, HasClock, Watched, SharesInProcess, Led):
                 self._layout.configs[number],
                 runtime,
                 name=f"pykbroker-{number}",
+                options=StartOptions(restored=self._layout.restored, stands=number == stands),
                 make_dispatcher=self._make_dispatcher,
-                restored=self._layout.restored,
-                stands=number == stands,
             )
             self._running.add(number, node)
         deadline = time.monotonic() + timeout_seconds

@@ -19,6 +19,7 @@ from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.restored import Restored
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.runtime import OsRuntime
 from pykbroker.storage.format import StorageFormatError, directories_of
 from pykbroker.testing.arrangement import CONTROLLER_SECONDS, Arranged, as_text
@@ -172,9 +173,8 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
                 bind=self._ports.bind,
                 make_client_clock=self._client_time.clock_of,
             ),
-            may_format=True,
+            options=StartOptions(may_format=True, restored=restored),
             make_dispatcher=self._make_dispatcher,
-            restored=restored,
         )
         try:
             self._run.wait_until_ready()

@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from pykbroker.config.typed_config import Config
 from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
-from pykbroker.metadata.restored import Restored
 from pykbroker.metrics.registry import Sample
 from pykbroker.net.promise import Promise
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import AS_USUAL, StartOptions
 from pykbroker.runtime import OsRuntime
 from pykbroker.testing.killable import KillableRuntime, killable_loop
 
@@ -46,18 +46,13 @@ class NodeThread(Generic[R]):
         make_runtime: Callable[[asyncio.AbstractEventLoop], R],
         *,
         name: str = "pykbroker",
-        may_format: bool = False,
+        options: StartOptions = AS_USUAL,
         make_dispatcher: MakeDispatcher = Dispatcher,
-        restored: Restored | None = None,
-        stands: bool = False,
     ) -> None:
-        """`make_runtime` is called on the thread. `may_format`: format directories that are absent or empty. `restored`
-        and `stands` are as for `Node`."""
+        """`make_runtime` is called on the thread."""
         self._config = config
         self._make_runtime = make_runtime
-        self._make_node = partial(
-            Node, config, may_format=may_format, make_dispatcher=make_dispatcher, restored=restored, stands=stands
-        )
+        self._make_node = partial(Node, config, options=options, make_dispatcher=make_dispatcher)
         self._is_abandoned = False
         self._go: threading.Event | None = None
         #: the exception that kept the node from starting, or ended it unexpectedly
@@ -298,15 +293,12 @@ class KillableNode(NodeThread[KillableRuntime]):
         make_runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime],
         *,
         name: str = "pykbroker",
+        options: StartOptions = AS_USUAL,
         make_dispatcher: MakeDispatcher = Dispatcher,
-        restored: Restored | None = None,
-        stands: bool = False,
     ) -> None:
         self._killed = False
         self._over = False
-        super().__init__(
-            config, make_runtime, name=name, make_dispatcher=make_dispatcher, restored=restored, stands=stands
-        )
+        super().__init__(config, make_runtime, name=name, options=options, make_dispatcher=make_dispatcher)
 
     def begin_kill(self) -> None:
         """Cut the node off from clients and from other nodes. `kill` waits for its end."""

@@ -13,6 +13,7 @@ import pykbroker
 from pykbroker.config.load import development_profile, load
 from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.runtime import OsRuntime
 from pykbroker.testing import traffic as traffic_module
 from pykbroker.testing.node_thread import NodeThread
@@ -100,7 +101,7 @@ def dispatcher_of(node: Node | None) -> type[object]:
 
 def test_a_node_that_no_test_watches_has_the_plain_dispatcher(tmp_path: Path) -> None:
     """In `pykbroker start` no request passes through the testing kit."""
-    run = NodeThread(load(development_profile(str(tmp_path), 0)), OsRuntime, may_format=True)
+    run = NodeThread(load(development_profile(str(tmp_path), 0)), OsRuntime, options=StartOptions(may_format=True))
     run.wait_until_ready()
     assert dispatcher_of(run.node) is Dispatcher
     run.stop()

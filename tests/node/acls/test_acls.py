@@ -13,6 +13,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.security.acl import Acl, PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_log.memory_disk import MemoryDisk
@@ -280,7 +281,7 @@ def test_a_controller_that_knows_no_acls_yet_serves_nobody(early: str | None) ->
     del texts["advertised.listeners"]
 
     async def play() -> None:
-        node = Node(load(texts), world.runtime("node", MemoryDisk(record=False)), may_format=True)
+        node = Node(load(texts), world.runtime("node", MemoryDisk(record=False)), options=StartOptions(may_format=True))
         await node.start()
         client = BrokerConnection(world.runtime("client", MemoryDisk(record=False)), "localhost", 9093, "test")
         try:

@@ -12,6 +12,7 @@ import pytest
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.connection import Connection
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -44,7 +45,7 @@ class Served:
         self.loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         runtime = OsRuntime(self.loop)
-        node = Node(self._config, runtime, may_format=True)
+        node = Node(self._config, runtime, options=StartOptions(may_format=True))
         try:
             await node.start()
             self.address = node.bootstrap_servers

@@ -19,6 +19,7 @@ import pykbroker
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from testkit.acting import acts, note
@@ -74,7 +75,7 @@ class Secured:
         self._stop = asyncio.Event()
         runtime = OsRuntime(self.loop)
         try:
-            node = Node(self._config, runtime, may_format=True)
+            node = Node(self._config, runtime, options=StartOptions(may_format=True))
             try:
                 await node.start()
                 self.node = node

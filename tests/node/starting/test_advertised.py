@@ -15,6 +15,7 @@ from pykbroker.config.load import load
 from pykbroker.node.advertised import NoNameError, advertise, with_name, without_name
 from pykbroker.node.node import Node
 from pykbroker.node.shared import StartError
+from pykbroker.node.start_options import StartOptions
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -103,7 +104,7 @@ def world() -> Iterator[SimWorld]:
 def started(world: SimWorld, disk: MemoryDisk, known_as: str | None, properties: Mapping[str, str] = COMBINED) -> Node:
     runtime = world.runtime(f"node {known_as}", disk)
     runtime.known_as = known_as
-    node = Node(load(properties), runtime, may_format=True)
+    node = Node(load(properties), runtime, options=StartOptions(may_format=True))
     world.loop.run_until_complete(asyncio.wait_for(node.start(), 1000))
     return node
 

@@ -18,6 +18,7 @@ from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.net.listener import Listener
 from pykbroker.node.node import Node
 from pykbroker.node.parts import Close, StartedParts
+from pykbroker.node.start_options import StartOptions
 from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.driver import QuorumDriver
@@ -204,12 +205,12 @@ def test_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
         with pytest.MonkeyPatch.context() as patch:
             fault = ThatOne(patch, kind, method, earlier)
             with pytest.raises(FaultError):
-                await Node(config, runtime, may_format=True).start()
+                await Node(config, runtime, options=StartOptions(may_format=True)).start()
             assert fault.failed
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
         # The same ports and the same directories work again.
-        again = Node(config, runtime, may_format=True)
+        again = Node(config, runtime, options=StartOptions(may_format=True))
         await again.start()
         await again.stop()
         assert again.fatal is None

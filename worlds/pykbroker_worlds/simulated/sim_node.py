@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from pykbroker.config.load import development_profile, load
 from pykbroker.node.node import Node
+from pykbroker.node.start_options import StartOptions
 from pykbroker.replica.partition import Partition
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
@@ -50,7 +51,7 @@ class SimNode:
         self.starts += 1
         self._runtime = self.world.runtime(f"node {self.starts}", self.disk)
         properties = {**development_profile("/data", PORT), **self._overrides}
-        self._node = Node(load(properties), self._runtime, may_format=self.starts == 1)
+        self._node = Node(load(properties), self._runtime, options=StartOptions(may_format=self.starts == 1))
         await self._node.start()
         self.world.trace.note("started", self.starts, round(self.world.loop.time(), 6))
 
