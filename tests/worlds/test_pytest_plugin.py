@@ -42,6 +42,7 @@ def run(folder: Path, module: str, *arguments: str, **environment: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
+        start_new_session=True,  # without a terminal
     )
     return done.stdout + done.stderr
 
@@ -56,8 +57,12 @@ def test_the_first_seed_that_fails_is_the_failure(tmp_path: Path) -> None:
     # The same seed alone, from another folder with another environment, and with other tests left out.
     other = tmp_path / "another" / "folder"
     other.mkdir(parents=True)
-    alone = run(other, SEEDS, "--kafka-seed", "3", "-k", "fails", SIZE="x" * 5_000)
+    # As in a container with Docker's default profile, in which the kernel grants no steady addresses.
+    refused = {"PYKBROKER_WORLDS_STEADY": "no"}
+    alone = run(other, SEEDS, "--kafka-seed", "3", "-k", "fails", SIZE="x" * 5_000, **refused)
     assert f"seed 3 of 1, trace {trace}," in alone, alone
+    assert "the kernel refuses steady addresses" in alone
+    assert "the kernel refuses steady addresses" not in said
     assert "1 passed" in run(tmp_path, SEEDS, "--kafka-seed", "2", "-k", "fails")
 
 
@@ -190,6 +195,11 @@ async def test_real():
 
 
 def test_what_a_world_cannot_have_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_runtest_makereport(item):\n"
+        "    if item.name == 'test_no_report':\n"
+        "        raise ValueError('no report')\n"
+    )
     said = run(
         tmp_path,
         HEAD
@@ -215,13 +225,23 @@ def test_no_mark(kafka_world):
 async def test_dies(kafka_world):
     import os
     os._exit(7)
+
+@pytest.mark.kafka_world(seeds=1)
+async def test_no_report(kafka_world):
+    pass
+
+@pytest.mark.kafka_world(seeds=1)
+async def test_no_terminal(kafka_world):
+    breakpoint()
 """,
     )
     assert "asynchronous fixtures do not run in a world, make them in the test: ['connected']" in said, said
     assert "unexpected keyword argument 'seed'" in said
     assert "the fixture kafka_world is for tests with @pytest.mark.kafka_world" in said
-    assert "the process of the world ended with status 7" in said
-    assert "3 failed, 1 error" in said
+    assert "the process of the world ended with status 7\nseed 0, again: pytest 'test_it.py::test_dies'" in said
+    assert "ValueError: no report\n\nseed 0, again: pytest 'test_it.py::test_no_report' --kafka-seed 0" in said, said
+    assert "a debugger in a world needs a terminal" in said
+    assert "5 failed, 1 error" in said
 
 
 def test_the_example_of_the_readme(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiokafka
+import numpy
 import pytest
 
 from pykbroker_worlds import (
@@ -244,6 +245,9 @@ def test_two_applications_do_not_have_one_name() -> None:
 
 def test_time_and_chance_are_the_worlds() -> None:
     found = []
+    before = numpy.random.get_state()
+    outside = numpy.random.random()
+    numpy.random.set_state(before)
     for _ in range(2):
         world = World(5)
 
@@ -257,10 +261,12 @@ def test_time_and_chance_are_the_worlds() -> None:
             assert isinstance(now, datetime.datetime)
             assert isinstance(now, datetime.date)
             assert datetime.date.today() == datetime.date.fromtimestamp(EPOCH_MS // 1000 + 600)
-            return [wall, uuid.uuid4(), os.urandom(8), random.random(), secrets.token_hex(4)]
+            of_numpy = [numpy.random.random(), numpy.random.default_rng().random()]
+            return [wall, uuid.uuid4(), os.urandom(8), random.random(), secrets.token_hex(4), *of_numpy]
 
         found.append(world.run(scenario, limit="2 h"))
     assert found[0] == found[1]
+    assert numpy.random.random() == outside, "the state outside of a world is that of before"
     # Outside of a world everything is real.
     assert abs(datetime.datetime.now().timestamp() - time.time()) < 60
     assert os.urandom(8) != os.urandom(8)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
@@ -26,6 +28,8 @@ _SEED: Final = "--kafka-seed"
 #: The real time in which a failure is shrunk.
 _SHRINK_SECONDS: Final = 60.0
 _WORKER: Final = pytest.StashKey["tuple[str, Worker]"]()
+#: where forks leave what coverage has measured
+_MEASURED: Final = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 #: Packages whose version is a part of what a seed means.
 _VERSIONED: Final = ("pykbroker", "aiokafka", "faststream")
 
@@ -157,6 +161,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Count the coverage of forks before pytest-cov, which does the same around this, ends its measurement."""
+    try:
+        return (yield)
+    finally:
+        directory = session.config.stash.get(_MEASURED, None)
+        if directory is not None:
+            from pykbroker_worlds.measuring import count
+
+            count(Path(directory.name))
+            directory.cleanup()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     found = session.config.stash.get(_WORKER, None)
     if found is not None:
@@ -174,19 +192,26 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
     only: _Chosen | None = item.config.getoption(_SEED)
     wanted = [only.seed] if only is not None else list(range(seeds))
     kept = only.kept if only is not None else None
-    jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
+    debugs = bool(item.config.getoption("usepdb"))
+    jobs = 1 if debugs or "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
     try:
         request = Request(item.nodeid, wanted, jobs, kept)
         answers = sorted(_worker(item).ask(request), key=lambda answer: answer.seed)
-        for answer in answers:
-            if answer.error:
-                return [_failed(item, answer.error)]
         chosen = next((answer for answer in answers if answer.has_failed), answers[-1])
     except RuntimeError as error:
         del item.config.stash[_WORKER]
         return [_failed(item, str(error))]
     lines, seed = [], _Chosen(chosen.seed, kept)
-    if chosen.has_failed and only is None and chosen.events:
+    if chosen.error:
+        again = "" if chosen.seed < 0 else f"\nseed {chosen.seed}, again: pytest '{item.nodeid}' {_SEED} {seed}"
+        return [_failed(item, chosen.error + again)]
+    if not chosen.steady:
+        lines.append(
+            "the kernel refuses steady addresses (personality): a set of objects whose hash is their address may have "
+            "another order in another process, and the trace may differ"
+        )
+    # With --pdb each world that fails asks the person.
+    if chosen.has_failed and only is None and chosen.events and not debugs:
         happened = len(chosen.events)
         chosen = _shrunk(item, request, chosen)
         lines.append(f"{len(chosen.events)} of {happened} events (drawn faults and steps) are enough for this failure")
@@ -196,6 +221,8 @@ def _reports(item: pytest.Item, marker: pytest.Mark) -> list[pytest.TestReport]:
         item.config.hook.pytest_report_from_serializable(config=item.config, data=data) for data in chosen.reports
     ]
     for report in reports:
+        # pytest leaves out a failure that its debugger has shown, and its seed with it.
+        report.__dict__.pop("_pdbshown", None)
         if report.when == "call":
             report.duration = sum(one["duration"] for answer in answers for one in answer.reports)
             told = f"seed {chosen.seed} of {len(wanted)}, trace {chosen.digest[:16]}, with {', '.join(_versions())}"
@@ -242,6 +269,7 @@ def _failed(item: pytest.Item, text: str) -> pytest.TestReport:
 
 def _worker(item: pytest.Item) -> Worker:
     """Return the worker for the module of `item`: the last one, if it is of the same module."""
+    from pykbroker_worlds import measuring
     from pykbroker_worlds.worker import Worker
 
     config, path = item.config, str(item.path)
@@ -258,6 +286,15 @@ def _worker(item: pytest.Item) -> Worker:
     for plugin in config.getoption("plugins") or []:
         if not plugin.startswith(("no:", "xdist")):
             arguments += ["-p", plugin]
-    made = Worker(arguments, str(config.invocation_params.dir))
+    if config.getoption("usepdb"):
+        arguments.append("--pdb")
+    if config.getoption("usepdb_cls"):
+        arguments.append(f"--pdbcls={':'.join(config.getoption('usepdb_cls'))}")
+    if config.pluginmanager.hasplugin("pytest_cov"):
+        arguments.append("--no-cov")
+    if _MEASURED not in config.stash:
+        config.stash[_MEASURED] = tempfile.TemporaryDirectory(prefix="pykbroker-worlds-")
+    measured = measuring.for_worker(Path(config.stash[_MEASURED].name))
+    made = Worker(arguments, str(config.invocation_params.dir), measured)
     config.stash[_WORKER] = path, made
     return made

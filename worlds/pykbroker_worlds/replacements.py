@@ -11,6 +11,7 @@ in C that read the clock of the operating system.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import random
@@ -21,6 +22,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
+from importlib import import_module
 from typing import Any, Final, Protocol
 
 from pykbroker_worlds.simulated.loop import NotSimulated
@@ -56,6 +59,25 @@ class WorldTime(Protocol):
 _COMPILED: Final = "aiokafka.record._crecords.default_records"
 _present: WorldTime | None = None
 _is_installed = False
+_is_anyio_simulated = False
+
+
+@contextmanager
+def seeded(seed: object) -> Iterator[None]:
+    """Let the global generators of `random` and of NumPy, if it was imported, begin with this seed. A generator that a
+    world makes itself gets its seed from `os.urandom`."""
+    chance = random.getstate()
+    random.seed(f"{seed} random")
+    numpy = sys.modules.get("numpy.random")
+    of_numpy = None if numpy is None else numpy.get_state()
+    if numpy is not None:
+        numpy.seed(random.Random(f"{seed} numpy").getrandbits(32))
+    try:
+        yield
+    finally:
+        random.setstate(chance)
+        if numpy is not None:
+            numpy.set_state(of_numpy)
 
 
 @contextmanager
@@ -65,6 +87,7 @@ def present(world: WorldTime) -> Iterator[None]:
     if _present is not None:
         raise RuntimeError("a world runs already in this process")
     install()
+    simulate_threads_of_anyio()
     _present = world
     try:
         yield
@@ -94,7 +117,8 @@ def install() -> None:
     datetime.date = _WorldDate  # type: ignore[misc]
     os.urandom = _urandom(os.urandom)
     threading.Thread.start = _refused(  # type: ignore[method-assign]
-        threading.Thread.start, "a thread has no place in a world: use `asyncio.to_thread`, or a task"
+        threading.Thread.start,
+        "a thread has no place in a world: use `asyncio.to_thread`, or a task; import anyio before the world begins",
     )
     socket.socket.connect = _refused(  # type: ignore[method-assign]
         socket.socket.connect, "a real connection would leave the world: only its brokers can be reached"
@@ -135,6 +159,34 @@ def _refused(real: Callable[..., Any], reason: str) -> Callable[..., Any]:
         raise NotSimulated(reason)
 
     return call
+
+
+def simulate_threads_of_anyio() -> None:
+    """Let `anyio.to_thread.run_sync` use the executor of the loop, if anyio was imported. Its threads would be real."""
+    global _is_anyio_simulated
+    if _is_anyio_simulated or "anyio" not in sys.modules:
+        return
+    _is_anyio_simulated = True
+    # It is no dependency of pykbroker.
+    anyio, lowlevel = import_module("anyio"), import_module("anyio.lowlevel")
+    AsyncIOBackend = import_module("anyio._backends._asyncio").AsyncIOBackend
+
+    real = AsyncIOBackend.run_sync_in_worker_thread
+
+    async def run(
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        abandon_on_cancel: bool = False,
+        limiter: Any = None,
+    ) -> Any:
+        if _present is None:
+            return await real(func, args, abandon_on_cancel, limiter)
+        await lowlevel.checkpoint()
+        async with limiter or AsyncIOBackend.current_default_thread_limiter():
+            with anyio.CancelScope(shield=not abandon_on_cancel):
+                return await asyncio.get_running_loop().run_in_executor(None, copy_context().run, func, *args)
+
+    AsyncIOBackend.run_sync_in_worker_thread = staticmethod(run)
 
 
 def _urandom(real: Callable[[int], bytes]) -> Callable[[int], bytes]:

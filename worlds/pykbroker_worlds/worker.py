@@ -19,15 +19,20 @@ import sys
 import tempfile
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, TextIO
+
+from pykbroker_worlds import debugging, measuring, replacements
 
 #: The file descriptors of a worker for requests and answers, as "3,4".
 DESCRIPTORS: Final = "PYKBROKER_WORLDS_DESCRIPTORS"
 #: Linux's ADDR_NO_RANDOMIZE. `hash(None)` is an address on CPython 3.11.
 _NO_RANDOM_ADDRESSES: Final = 0x0040000
+#: "yes" if the kernel has granted that, "no" if it has not, for example in a container with Docker's default profile.
+_STEADY: Final = "PYKBROKER_WORLDS_STEADY"
 _OURS: Final = frozenset({"pykbroker", "pykbroker_log", "pykbroker_raft", "pykbroker_wire", "pykbroker_worlds"})
 ENVIRONMENT: Final = {
     "PYTHONHASHSEED": "0",
@@ -49,7 +54,7 @@ class Request(NamedTuple):
 class Answer(NamedTuple):
     """The outcome of a world. `seed` is -1 if there was none, and `error` says why. `reports` are pytest's, as JSON.
     `events`: the labels of those that happened. `failure`: what failed, to compare failures with each other.
-    `imported`: our modules that the world had to import first."""
+    `imported`: our modules that the world had to import first. `steady`: the kernel has granted steady addresses."""
 
     seed: int
     reports: list[dict[str, Any]]
@@ -58,6 +63,7 @@ class Answer(NamedTuple):
     events: tuple[str, ...] | list[str] = ()
     failure: str = ""
     imported: tuple[str, ...] | list[str] = ()
+    steady: bool = True
 
     @property
     def has_failed(self) -> bool:
@@ -77,12 +83,13 @@ def steady_addresses() -> bool:
 class Worker:
     """A worker process, as the plugin sees it."""
 
-    def __init__(self, arguments: Sequence[str], directory: str) -> None:
-        """`arguments`: those of pytest. Raises OSError if there is no such process."""
+    def __init__(self, arguments: Sequence[str], directory: str, more: Mapping[str, str]) -> None:
+        """`arguments`: those of pytest. `more`: variables of its environment. Raises OSError if there is no such
+        process."""
         read_requests, write_requests = os.pipe()
         read_answers, write_answers = os.pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
-        environment = {**os.environ, **ENVIRONMENT, DESCRIPTORS: f"{read_requests},{write_answers}"}
+        environment = {**os.environ, **ENVIRONMENT, **more, DESCRIPTORS: f"{read_requests},{write_answers}"}
         # They tell that a process is a worker of xdist, which this one is not.
         for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_CURRENT_TEST"):
             environment.pop(name, None)
@@ -132,11 +139,16 @@ class Worker:
 class Forks:
     """The plugin of the worker's own session: it takes requests instead of running tests."""
 
-    def __init__(self, requests: TextIO, answers: TextIO) -> None:
+    def __init__(self, requests: TextIO, answers: TextIO, *, steady: bool) -> None:
         self._requests = requests
         self._answers = answers
+        self._steady = steady
+
+    def pytest_enter_pdb(self) -> None:
+        debugging.take_terminal()
 
     def pytest_runtestloop(self, session: Any) -> bool:
+        replacements.simulate_threads_of_anyio()
         items = {item.nodeid: item for item in session.items}
         for line in self._requests:
             request = Request(*json.loads(line))
@@ -179,12 +191,12 @@ class Forks:
                 # The next forks need not import them again, which is a third of the work of a short world.
                 for name in answer.imported:
                     import_module(name)
-                self._answer(answer._replace(imported=()))
+                self._answer(answer._replace(imported=(), steady=self._steady))
 
 
 def _read(seed: int, received: bytes, status: int) -> Answer:
     if received:
-        return Answer(*json.loads(received))
+        return Answer(*json.loads(received))._replace(seed=seed)
     return Answer(seed, [], "", f"the process of the world ended with status {os.waitstatus_to_exitcode(status)}")
 
 
@@ -200,21 +212,12 @@ def _fork(work: Any) -> tuple[int, int]:
         try:
             answer: Answer = work()
         except BaseException:  # noqa: BLE001  # the answer is all that leaves this process
-            answer = Answer(-2, [], "", traceback.format_exc())
+            answer = Answer(-1, [], "", traceback.format_exc())
         with os.fdopen(write, "wb") as pipe:
             pipe.write(json.dumps(answer).encode())
-        _keep_coverage()
+        measuring.keep()
     finally:
         os._exit(0)
-
-
-def _keep_coverage() -> None:
-    """Keep what `coverage` has measured in this fork: it would do so at an exit that does not come."""
-    coverage = sys.modules.get("coverage")
-    current = None if coverage is None else coverage.Coverage.current()
-    if current is not None:
-        current.stop()
-        current.save()
 
 
 def _play(item: Any, seed: int, kept: list[str] | None) -> Answer:
@@ -249,7 +252,15 @@ def _phases(item: Any) -> Iterator[Any]:
     import pytest
 
     def report_of(when: Any, call: Callable[[], object]) -> Any:
-        return item.ihook.pytest_runtest_makereport(item=item, call=pytest.CallInfo.from_call(call, when=when))
+        info = pytest.CallInfo.from_call(call, when=when)
+        report = item.ihook.pytest_runtest_makereport(item=item, call=info)
+        error = None if info.excinfo is None else info.excinfo.value
+        if report.failed and item.config.getoption("usepdb") and not isinstance(error, pytest.exit.Exception):
+            debugging.take_terminal()
+            # To quit the debugger ends this world, and the failure counts.
+            with suppress(pytest.exit.Exception):
+                item.ihook.pytest_exception_interact(node=item, call=info, report=report)
+        return report
 
     setup = report_of("setup", lambda: item.ihook.pytest_runtest_setup(item=item))
     yield setup
@@ -259,19 +270,18 @@ def _phases(item: Any) -> Iterator[Any]:
 
 
 def main() -> int:
-    from pykbroker_worlds import replacements  # before everything else that is imported
-
-    replacements.install()
+    replacements.install()  # before everything else that is imported
+    measuring.start()
     requests, answers = map(int, os.environ.pop(DESCRIPTORS).split(","))
     import pytest
 
     with os.fdopen(requests, encoding="utf-8") as asked, os.fdopen(answers, "w", encoding="utf-8") as told:
-        return pytest.main(sys.argv[1:], plugins=[Forks(asked, told)])
+        return pytest.main(sys.argv[1:], plugins=[Forks(asked, told, steady=os.environ.pop(_STEADY) == "yes")])
 
 
 if __name__ == "__main__":
     # Once: after the second start the addresses are steady, or cannot be.
-    if "PYKBROKER_WORLDS_STEADY" not in os.environ:
-        os.environ["PYKBROKER_WORLDS_STEADY"] = "yes" if steady_addresses() else "no"
+    if _STEADY not in os.environ:
+        os.environ[_STEADY] = "yes" if steady_addresses() else "no"
         os.execv(sys.executable, [sys.executable, "-m", "pykbroker_worlds.worker", *sys.argv[1:]])  # noqa: S606
     sys.exit(main())

@@ -107,8 +107,6 @@ class World:
         end.
         """
         loop = self.simulated.loop
-        chance = random.getstate()
-        random.seed(f"{self.seed} random")
         process = self.simulated.runtime("test", MemoryDisk(record=False))
 
         async def play() -> T:
@@ -125,25 +123,20 @@ class World:
                 await self._judge.insist(self._check_apps)
             return found
 
-        try:
-            with replacements.present(_Time(self)), watched(loop), _no_collections():
-                try:
-                    return loop.run_until_complete(play())
-                except BaseException as error:
-                    if isinstance(error, ClaimFailed):
-                        self.failure = f"{error.claim}: {error.wrong.kind}"
-                    elif isinstance(error, AppFailed):
-                        self.failure = f"{type(error.__cause__).__name__} of an application"
-                    if not isinstance(error, ClaimFailed):  # which is a story itself
-                        error.add_note(
-                            "\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]])
-                        )
-                    raise
-                finally:
-                    nodes = [node.runtime for node in self._cluster.nodes.values() if node.is_alive]
-                    self.simulated.end(_LAST_SECONDS, nodes)
-        finally:
-            random.setstate(chance)
+        with replacements.seeded(self.seed), replacements.present(_Time(self)), watched(loop), _no_collections():
+            try:
+                return loop.run_until_complete(play())
+            except BaseException as error:
+                if isinstance(error, ClaimFailed):
+                    self.failure = f"{error.claim}: {error.wrong.kind}"
+                elif isinstance(error, AppFailed):
+                    self.failure = f"{type(error.__cause__).__name__} of an application"
+                if not isinstance(error, ClaimFailed):  # which is a story itself
+                    error.add_note("\n".join([f"World(seed={self.seed}), the end of its story:", *self.story[-40:]]))
+                raise
+            finally:
+                nodes = [node.runtime for node in self._cluster.nodes.values() if node.is_alive]
+                self.simulated.end(_LAST_SECONDS, nodes)
 
     # -- applications -------------------------------------------------------------------------------------------------
 
