@@ -34,6 +34,8 @@ class BrokerFiles:
         self._data_dir = data_dir
         self._state = state
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        #: a copy of the contents to which a reset returns, once there is one
+        self._beginning: str | None = None
         #: folders that `tidy` removes
         self._leavings: list[str] = []
         self._remover: ThreadPoolExecutor | None = None
@@ -63,6 +65,8 @@ class BrokerFiles:
         node may run. Raises StorageFormatError or OSError, and leaves nothing then."""
         with new_folder(self._own_folder(), "staged-") as staged:
             if copy is None:
+                copy = self._beginning
+            if copy is None:
                 os.mkdir(f"{staged}/0", 0o700)
                 self._begin(f"{staged}/0")
             else:
@@ -83,6 +87,14 @@ class BrokerFiles:
                 remove_contents(path)
                 copy_tree(f"{staged}/{number}", path)
         self._leavings.append(staged)
+
+    def keep_beginning(self) -> None:
+        """Keep a copy of the present contents, to which later resets return. Call it before the node runs. A second
+        call changes nothing. Raises OSError."""
+        if self._beginning is None and self._temporary is not None:
+            with new_folder(self._own_folder(), "beginning-") as path:
+                copy_tree(f"{self._temporary.name}/{_DATA}", f"{path}/0", may_link=MayLink.ALL)
+            self._beginning = path
 
     def keep_reserve(self) -> None:
         """Move the reserve of the metadata log from the directory that was replaced last, so that it is not written
@@ -107,6 +119,7 @@ class BrokerFiles:
         if remover is not None:
             remover.shutdown()
         self._leavings.clear()
+        self._beginning = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

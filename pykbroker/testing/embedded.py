@@ -216,6 +216,7 @@ class Broker(WithBlock, HasClock, Watched, SharesInProcess, Arranged):
             self._client_time.go_back(NEVER_MOVED)
             # Some clients remember the id of their cluster.
             self._format(config, cluster_id)
+            self._files.keep_beginning()
             self._files.keep_reserve()
             self._launch(self._handed_out.restored(0))
             self._files.tidy()

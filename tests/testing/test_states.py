@@ -417,6 +417,21 @@ def test_a_broker_begins_with_a_copy_and_comes_back_to_it(tmp_path: Path) -> Non
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_each_reset_returns_to_the_copy_that_the_first_one_made(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "prepared") as prepared:
+        write(prepared, "orders", b"one")
+    with Broker(state=tmp_path / "prepared") as broker:
+        broker.reset()
+        with Broker(data_dir=tmp_path / "prepared") as prepared:
+            write(prepared, "orders", b"another")
+        for _ in range(2):
+            write(broker, "orders", b"two")
+            broker.reset()
+            assert values(broker, "orders") == [b"one"]
+    with Broker(data_dir=tmp_path / "prepared") as prepared:
+        assert values(prepared, "orders") == [b"one", b"another"]
+
+
 def test_a_directory_in_use_is_no_state(tmp_path: Path) -> None:
     with (
         Broker(data_dir=tmp_path),
@@ -500,8 +515,11 @@ def test_what_a_reset_and_a_restore_replace_is_removed(broker: Broker) -> None:
     for _ in range(2):
         broker.restore(snapshot)
         broker.reset()
-    kept = {"data", Path(snapshot.path).name}
-    eventually("the old directories are gone", lambda: {path.name for path in own_folder.iterdir()} == kept)
+
+    def names() -> list[str]:
+        return sorted(path.name.partition("-")[0] for path in own_folder.iterdir())
+
+    eventually("the old directories are gone", lambda: names() == ["beginning", "data", "snapshot"])
 
 
 def test_the_reserve_of_the_metadata_log_is_kept(broker: Broker) -> None:
