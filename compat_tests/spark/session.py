@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compat_tests.spark import shared_classes
 from pipeline.session import keep_names, settings
@@ -58,3 +58,17 @@ def make_session(name: str, warehouse: Path, *places: str, java_options: str | N
     session = builder.getOrCreate()
     keep_names(session)
     return session
+
+
+def forget_call() -> None:
+    """Close the connection of this thread to the JVM, so that the next call makes another one.
+
+    A test that its time-out has ended may leave a call whose answer would be taken for that of the next call, and then
+    each later test of the session fails.
+    """
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    connection = None if gateway is None else gateway._gateway_client.get_thread_connection()
+    if connection is not None:
+        connection.close()

@@ -39,6 +39,8 @@ from pykbroker_wire.records.batch import build_batch
 GROUP_CONFIG = 32
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 LONG_MS = 2_000
+#: The wait of a fetch that finds nothing. Apache Kafka leaves out a partition that it has not looked at by then.
+EMPTY_MS = 500
 #: longer than a session waits for an answer
 TOO_LONG_MS = 60_000
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from compat_tests.differential.scripts.asking import batch, producer, until_coordinator, until_ended, until_written
 from compat_tests.differential.scripts.asking_shares import (
     ACCEPT,
+    EMPTY_MS,
     GAP,
     LONG_MS,
     RELEASE,
@@ -19,8 +20,6 @@ from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from pykbroker_wire.records.batch import iter_batches
-
-_SHORT_MS = 200
 
 
 def _stored(s: Session, topic: str, group: str = "g") -> ReadShareGroupStateSummaryRequest:
@@ -70,10 +69,10 @@ def share_deleted_records(s: Session) -> None:
     s.call("stored after", _stored(s, topic))
     member.acknowledge("deleted ones", {0: [(0, 2, [ACCEPT])]})
     s.call("stored after the deleted ones", _stored(s, topic))
-    member.fetch("fetches", max_wait_ms=50)
+    member.fetch("fetches", max_wait_ms=EMPTY_MS)
     member.acknowledge("deleted and kept ones", {0: [(4, 6, [RELEASE])]})
     s.call("stored after some were kept", _stored(s, topic))
-    member.fetch("fetches again", max_wait_ms=50)
+    member.fetch("fetches again", max_wait_ms=EMPTY_MS)
     member.acknowledge("all others", {0: [(6, 7, [ACCEPT])]})
     s.call("stored at last", _stored(s, topic))
     write_batch(s, topic, 1)
@@ -118,14 +117,14 @@ def share_transactions(s: Session) -> None:
     until_written(s, one, topic, (0, batch(one, values=(b"1", b"2"))))
     stable, every = committed(), uncommitted(link="every")
     every.fetch("an open transaction", 0)
-    stable.fetch("an open transaction, read_committed", 0, max_wait_ms=50)
+    stable.fetch("an open transaction, read_committed", 0, max_wait_ms=EMPTY_MS)
     answer = stable.wait()
     until_ended(s, one, commit=False)
     answer("it is aborted, read_committed")
     every.fetch("it is aborted")
     until_written(s, two, topic, (0, batch(two, values=(b"3", b"4"))))
     write_batch(s, topic, 1)
-    stable.fetch("another one is open, read_committed", max_wait_ms=50)
+    stable.fetch("another one is open, read_committed", max_wait_ms=EMPTY_MS)
     every.fetch("another one is open")
     until_ended(s, two, commit=True)
     stable.fetch("it is committed, read_committed")
@@ -166,15 +165,15 @@ def share_pipelines(s: Session) -> None:
     member = new()
     member.fetch("acquires", 0)
     member.together(
-        "accepts after a fetch", member.fetching(max_wait_ms=_SHORT_MS), member.acknowledging({0: [(0, 1, [ACCEPT])]})
+        "accepts after a fetch", member.fetching(max_wait_ms=EMPTY_MS), member.acknowledging({0: [(0, 1, [ACCEPT])]})
     )
     member.together(
         "two fetches",
-        member.fetching(max_wait_ms=_SHORT_MS),
-        member.fetching(acks={0: [(2, 2, [ACCEPT])]}, max_wait_ms=_SHORT_MS),
+        member.fetching(max_wait_ms=EMPTY_MS),
+        member.fetching(acks={0: [(2, 2, [ACCEPT])]}, max_wait_ms=EMPTY_MS),
     )
     closing = member.acknowledging({0: [(4, 4, [ACCEPT])]}, share_session_epoch=-1)
-    member.together("closes after a fetch", member.fetching(max_wait_ms=_SHORT_MS), closing)
+    member.together("closes after a fetch", member.fetching(max_wait_ms=EMPTY_MS), closing)
     other = new("n", link="other")
     other.fetch("gets what is left", 0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from compat_tests.differential.scripts.asking_shares import (
     ACCEPT,
+    EMPTY_MS,
     LONG_MS,
     RELEASE,
     RENEW,
@@ -46,17 +47,17 @@ def share_sessions(s: Session) -> None:
     member.fetch("asks for no byte", max_bytes=0)
     # The leader may read the share state only now.
     member.fetch("opens anew", 0, share_session_epoch=0, max_wait_ms=5_000)
-    member.fetch("reads another partition", 1, max_wait_ms=50)
-    member.fetch("nothing new", max_wait_ms=50)
+    member.fetch("reads another partition", 1, max_wait_ms=EMPTY_MS)
+    member.fetch("nothing new", max_wait_ms=EMPTY_MS)
     member.fetch("a wrong epoch", share_session_epoch=7)
     member.acknowledge("a wrong epoch", {}, share_session_epoch=8)
     member.acknowledge("the right epoch", {0: [(0, 0, [ACCEPT])]})
     member.fetch("forgets", forgotten_topics_data=[ForgottenTopic(topic_id=s.topic_id(topic), partitions=[1])])
     write_batch(s, topic, 1, partition=1)
-    member.fetch("does not read what it forgot", max_wait_ms=50)
+    member.fetch("does not read what it forgot", max_wait_ms=EMPTY_MS)
     member.fetch("reads it again", 1)
     other = new("n", link="other")
-    other.fetch("another member", 0, max_wait_ms=50)
+    other.fetch("another member", 0, max_wait_ms=EMPTY_MS)
     member.acknowledge("closes", {0: [(1, 1, [ACCEPT])]}, share_session_epoch=-1)
     other.fetch("gets what was released", max_wait_ms=LONG_MS)
     other.fetch("a partition that is not there", 5)
@@ -161,10 +162,10 @@ def share_acknowledgements(s: Session) -> None:
     again.fetch("opens", 0)
     write_batch(s, topic, 2)
     again.fetch("acquires")
-    again.fetch("accepts and fetches", acks={0: [(20, 20, [1])]}, max_wait_ms=50)
+    again.fetch("accepts and fetches", acks={0: [(20, 20, [1])]}, max_wait_ms=EMPTY_MS)
     again.fetch("releases and fetches", acks={0: [(21, 21, [2])]})
-    again.fetch("wrong and fetches", acks={0: [(50, 51, [1])]}, max_wait_ms=50)
-    again.fetch("a partition that only acknowledges joins", acks={2: [(0, 0, [1])]}, max_wait_ms=50)
+    again.fetch("wrong and fetches", acks={0: [(50, 51, [1])]}, max_wait_ms=EMPTY_MS)
+    again.fetch("a partition that only acknowledges joins", acks={2: [(0, 0, [1])]}, max_wait_ms=EMPTY_MS)
     again.fetch("closes", acks={0: [(21, 21, [1])]}, share_session_epoch=-1)
 
 

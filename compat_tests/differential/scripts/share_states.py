@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from compat_tests.differential.scripts.asking_shares import (
     ACCEPT,
+    EMPTY_MS,
     make_share_group,
     share_summary,
     until_share_coordinator,
@@ -91,8 +92,8 @@ def deleted_share_states(s: Session) -> None:
     until_share_coordinator(s, topic_id, group)
     s.call("made again", share_summary(topic_id, group))
     member.acknowledge("accepts after the deletion", {0: [(1, 1, [ACCEPT])]})
-    member.fetch("fetches", max_wait_ms=50)
-    member.fetch("opens anew", 0, share_session_epoch=0, max_wait_ms=50)
+    member.fetch("fetches", max_wait_ms=EMPTY_MS)
+    member.fetch("opens anew", 0, share_session_epoch=0, max_wait_ms=EMPTY_MS)
     s.call("stored", share_summary(topic_id, group))
 
 
