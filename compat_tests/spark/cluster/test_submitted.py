@@ -75,6 +75,7 @@ def test_segments_are_read_although_a_worker_is_killed(
     assert json.loads((tmp_path / "united.json").read_text()) == rows(range(3900))
 
 
+@pytest.mark.long(amount="the load model, submitted to a cluster")
 def test_the_load_model_of_secured_nodes(
     cluster: Standalone, secured: Secured, pipeline_wheel: Path, tmp_path: Path
 ) -> None:
