@@ -1,55 +1,21 @@
-"""The loads behind the figures of worlds/README.md: how long worlds take. Nothing here fails for its time."""
+"""These loads give the figures of worlds/README.md, how long worlds take. No test here fails because it is slow."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-import aiokafka
 import pytest
 
 from pykbroker_worlds import World
+from tests.worlds.clients import consuming, producing
 
-Main = Callable[[], Coroutine[Any, Any, None]]
-TOPIC = "orders"
-
-
-def producing(world: World) -> Main:
-    """Send two numbers a second, and record those that were acknowledged."""
-
-    async def main() -> None:
-        servers = world.bootstrap_servers
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
-            for number in itertools.count(len(world.done("sent"))):
-                await producer.send_and_wait(TOPIC, str(number).encode())
-                world.did("sent", number)
-                await asyncio.sleep(0.5)
-
-    return main
-
-
-def consuming(world: World, what: str = "seen", session_ms: int = 10_000) -> Main:
-    async def main() -> None:
-        async with aiokafka.AIOKafkaConsumer(
-            TOPIC,
-            bootstrap_servers=world.bootstrap_servers,
-            group_id="group",
-            auto_offset_reset="earliest",
-            session_timeout_ms=session_ms,
-        ) as consumer:
-            async for record in consumer:
-                world.did(what, int(record.value or b""))
-
-    return main
+#: more numbers than any of these worlds sends
+ENOUGH = 10_000
 
 
 @pytest.mark.long(amount="1,000 seeds of three nodes, a minute each")
 @pytest.mark.timeout(7_200)
 @pytest.mark.kafka_world(seeds=1_000, brokers=3)
 async def test_a_minute_with_faults_of_brokers(kafka_world: World) -> None:
-    kafka_world.app("producer", producing(kafka_world), restart_after="1s")
+    kafka_world.app("producer", producing(kafka_world, ENOUGH), restart_after="1s")
     kafka_world.apps(2, consuming(kafka_world), "consumer", restart_after="1s")
     await kafka_world.disturb("50s")
     await kafka_world.sleep((60 - kafka_world.seconds()) * 1_000)
@@ -59,7 +25,7 @@ async def test_a_minute_with_faults_of_brokers(kafka_world: World) -> None:
 @pytest.mark.long(amount="an hour, 7,200 records")
 @pytest.mark.kafka_world(seeds=1, brokers=1, limit="2 h")
 async def test_an_hour(kafka_world: World) -> None:
-    kafka_world.app("producer", producing(kafka_world))
+    kafka_world.app("producer", producing(kafka_world, ENOUGH))
     kafka_world.apps(2, consuming(kafka_world), "consumer")
     await kafka_world.sleep("1 h")
     assert len(kafka_world.done("seen")) > 7_000
@@ -69,7 +35,7 @@ async def test_an_hour(kafka_world: World) -> None:
 @pytest.mark.kafka_world(seeds=100, brokers=1)
 async def test_a_session_of_45_seconds(kafka_world: World) -> None:
     world = kafka_world
-    world.app("producer", producing(world))
+    world.app("producer", producing(world, ENOUGH))
     one, other = (world.app(name, consuming(world, name, 45_000)) for name in ("a", "b"))
     await world.until(lambda: bool(world.done("a") or world.done("b")))
     owner, idle = (one, other) if world.done("a") else (other, one)

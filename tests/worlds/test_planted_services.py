@@ -10,12 +10,15 @@ from pykbroker_worlds import ClaimFailed, World
 from tests.worlds import strangers_services
 from tests.worlds.planted_services import SERVICES, Service
 
-each_service = pytest.mark.parametrize(
-    "service", [*SERVICES, *strangers_services.SERVICES], ids=lambda service: service.name
-)
+
+def _name(service: Service) -> str:
+    return service.name
+
+
+each_service = pytest.mark.parametrize("service", [*SERVICES, *strangers_services.SERVICES], ids=_name)
 pytestmark = pytest.mark.slow
 _SEEDS, _MANY_SEEDS = 200, 2000
-#: Five of the right services: one member after the other, a store with transactions, an outbox, Kafka's transactions.
+#: The right services that are played most often.
 _LONGEST = ("commit before work", "no flush on revoke", "zombie writer", "dual write", "read uncommitted")
 
 
@@ -43,7 +46,7 @@ def test_a_right_service_gives_no_alarm_in_many_worlds(service: Service, kafka_w
     _play_right(service, kafka_world.seed)
 
 
-each_of_five = pytest.mark.parametrize("service", [one for one in SERVICES if one.name in _LONGEST], ids=_LONGEST)
+each_of_five = pytest.mark.parametrize("service", [one for one in SERVICES if one.name in _LONGEST], ids=_name)
 
 
 @each_of_five

@@ -16,10 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Any
 
-import aiokafka
 import numpy
 import pytest
 
@@ -29,40 +26,13 @@ from pykbroker_worlds import (
     Stuck,
     World,
 )
+from pykbroker_worlds.apps import Main
 from pykbroker_worlds.simulated.world import EPOCH_MS
+from tests.worlds.clients import consuming, producing
 
 # These tests do not run in the process of pytest. A world replaces the class of `datetime` for good, and compiled
 # modules that another test imports later (cryptography, pandas) cannot bear that.
 pytestmark = pytest.mark.kafka_world(seeds=1)
-Main = Callable[[], Coroutine[Any, Any, None]]
-TOPIC = "orders"
-
-
-def producing(world: World, count: int = 1_000, pause: float = 0.5) -> Main:
-    """Send numbers, and record each one that was acknowledged."""
-
-    async def main() -> None:
-        servers = world.bootstrap_servers
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
-            for number in range(count):
-                await producer.send_and_wait(TOPIC, str(number).encode())
-                world.did("sent", number)
-                await asyncio.sleep(pause)
-
-    return main
-
-
-def consuming(world: World, what: str = "seen") -> Main:
-    """Record each number that a member of a group gets."""
-
-    async def main() -> None:
-        async with aiokafka.AIOKafkaConsumer(
-            TOPIC, bootstrap_servers=world.bootstrap_servers, group_id="group", auto_offset_reset="earliest"
-        ) as consumer:
-            async for record in consumer:
-                world.did(what, int(record.value or b""))
-
-    return main
 
 
 # -- applications -----------------------------------------------------------------------------------------------------
@@ -308,7 +278,8 @@ DIGEST = """
 import sys
 from pykbroker_worlds import replacements
 replacements.install()
-from tests.worlds.test_world import World, consuming, producing
+from pykbroker_worlds import World
+from tests.worlds.clients import consuming, producing
 
 world = World(int(sys.argv[1]), brokers=3)
 

@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from pykbroker_worlds import AtLeastOnce, ClaimFailed, Did, ExactlyOnce, NothingLost, OffsetsNotAhead, Records, World
-from tests.worlds.test_world import TOPIC, consuming, producing
+from tests.worlds.clients import TOPIC, consuming, producing
 
 # As in test_world.py, these tests do not run in the process of pytest.
 pytestmark = pytest.mark.kafka_world(seeds=1)

@@ -138,7 +138,7 @@ class Conversations:
         request: Any
         request, _ = APIS[header.api_key].request.decode(bytes(frame), position, header.version)
         commits = []
-        if header.api_key == ApiKey.OFFSET_COMMIT:
+        if header.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT):
             commits = [
                 Commit(self._seconds(), app, request.group_id, place, partition.committed_offset)
                 for place, partition in _partitions(request)
@@ -146,7 +146,8 @@ class Conversations:
         elif header.api_key == ApiKey.END_TXN and request.committed:
             pending = self._in_transaction.get(request.transactional_id, [])
             commits = [replace(commit, seconds=self._seconds(), app=app) for commit in pending]
-        self.commits += commits
+        if header.api_key != ApiKey.TXN_OFFSET_COMMIT:
+            self.commits += commits
         connection.open[header.correlation_id] = header.api_key, header.version, request, commits
 
     def _answered(self, app: str, key: int, request: Any, answer: Any, commits: list[Commit]) -> None:
@@ -167,20 +168,14 @@ class Conversations:
                 errors = dict(_errors(answer))
                 for commit in commits:
                     commit.error = errors.get(commit.place, 0)
-                named = ", ".join(f"{place_name(commit.place)}@{commit.offset}" for commit in commits)
-                error = next((code for code in errors.values() if code), 0)
-                asked = frozenset(commit.place for commit in commits)
-                self._note(app, f"commits {named} of group {request.group_id}", error, "", asked, is_commit=not error)
+                error, asked = _first_error(answer), frozenset(commit.place for commit in commits)
+                text = f"commits {_offsets(commits)} of group {request.group_id}"
+                self._note(app, text, error, "", asked, is_commit=not error)
             case ApiKey.TXN_OFFSET_COMMIT:
-                named = ", ".join(f"{place_name(place)}@{one.committed_offset}" for place, one in _partitions(request))
-                error = next((code for _, code in _errors(answer) if code), 0)
-                asked = frozenset(place for place, _ in _partitions(request))
+                error, asked = _first_error(answer), frozenset(commit.place for commit in commits)
                 if not error:
-                    self._in_transaction.setdefault(request.transactional_id, []).extend(
-                        Commit(self._seconds(), app, request.group_id, place, one.committed_offset)
-                        for place, one in _partitions(request)
-                    )
-                text = f"adds {named} of group {request.group_id} to {request.transactional_id}"
+                    self._in_transaction.setdefault(request.transactional_id, []).extend(commits)
+                text = f"adds {_offsets(commits)} of group {request.group_id} to {request.transactional_id}"
                 self._note(app, text, error, "", asked)
             case ApiKey.INIT_PRODUCER_ID:
                 text = f"begins producer {request.transactional_id or 'without a transactional id'}"
@@ -225,6 +220,14 @@ def _partitions(request: Any) -> Iterator[tuple[Place, Any]]:
 def _errors(answer: Any) -> Iterator[tuple[Place, int]]:
     for place, partition in _partitions(answer):
         yield place, partition.error_code
+
+
+def _first_error(answer: Any) -> int:
+    return next((code for _, code in _errors(answer) if code), 0)
+
+
+def _offsets(commits: list[Commit]) -> str:
+    return ", ".join(f"{place_name(commit.place)}@{commit.offset}" for commit in commits)
 
 
 def _assigned(assignment: bytes) -> Iterator[Place]:
