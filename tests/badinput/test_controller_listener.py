@@ -135,7 +135,12 @@ def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.Ca
     assert sum(verdicts.values()) == EACH * len(mutations.served(On.CONTROLLER))
     assert verdicts["answered"] > 200
     assert verdicts["closed"] > 200
-    eventually("the node leads its quorum again", controller.leads)
-    eventually("the broker is a member again", controller.has_its_broker)
+    try:
+        eventually("the node leads its quorum again", controller.leads)
+        eventually("the broker is a member again", controller.has_its_broker)
+    except AssertionError:
+        with capsys.disabled():
+            print(controller.process.tail(60))
+        raise
     controller.serves("after")
     assert controller.metadata().startswith(before)

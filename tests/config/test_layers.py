@@ -177,10 +177,12 @@ def test_dynamic_layers() -> None:
 
 
 def test_a_configuration_with_the_same_layers_is_made_once() -> None:
-    layers = DynamicConfigs(broker={"log.retention.ms": "1000"}, cluster={"num.partitions": "2"})
+    layers = DynamicConfigs(broker={"log.retention.ms": "1000"}, cluster={"log.retention.bytes": "2"})
     first = apply_valid(CONFIG, layers).config
     assert apply_valid(CONFIG, DynamicConfigs(dict(layers.broker), dict(layers.cluster))).config is first
-    swapped = apply_valid(CONFIG, DynamicConfigs(broker={"num.partitions": "2"}, cluster={"log.retention.ms": "1000"}))
+    swapped = apply_valid(
+        CONFIG, DynamicConfigs(broker={"log.retention.bytes": "2"}, cluster={"log.retention.ms": "1000"})
+    )
     assert swapped.config is not first
     other = apply_valid(load(development_profile("/other")), layers).config
     assert other.log_dirs == ("/other",)
