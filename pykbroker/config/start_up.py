@@ -13,15 +13,22 @@ from pykbroker.config.provider_names import KEY
 from pykbroker.config.typed_config import Config
 
 
-def start_texts(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts with the values of config.providers in them. Raises ConfigError if the node must not start; its
-    message is one line without secrets."""
+def resolved_texts(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts with the values of config.providers in them. Raises ConfigError, whose message is one line
+    without secrets."""
     texts = dict(properties)
     if texts.get(KEY):
         from pykbroker.config.providers import Sources, resolved
         from pykbroker.runtime.secret_files import environment, exists, read_regular
 
         texts = resolved(texts, Sources(environment(), read_regular, exists))
+    return texts
+
+
+def start_texts(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the same texts as `resolved_texts`. Raises ConfigError also if the node must not start; its message is one
+    line without secrets."""
+    texts = resolved_texts(properties)
     refuse(texts)
     return texts
 

@@ -49,7 +49,7 @@ def read(
     given = dict(assignments(settings))
     properties: dict[str, str] = {}
     if properties_file is not None:
-        properties.update(_pairs_of(properties_file))
+        properties.update(pairs_of(properties_file))
         if port is not None:
             raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
     else:
@@ -58,7 +58,7 @@ def read(
     return Settings(start_config(properties), properties_file is not None)
 
 
-def _pairs_of(path: str) -> dict[str, str]:
+def pairs_of(path: str) -> dict[str, str]:
     """Return the pairs of a properties file, which is read as Latin-1, as in Java."""
     with open(path, "rb") as file:
         data = file.read()

@@ -233,6 +233,19 @@ def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, in
     return levels
 
 
+def beyond_served(levels: Mapping[str, int]) -> list[str]:
+    """Return one text for each finalised level that no node of this release can register with."""
+    found = []
+    for name, level in sorted(levels.items()):
+        known = REGISTERED.get(name, VersionRange(0, 0))
+        if level > known.max or 0 < level < known.min:
+            shown = [str(each) for each in (level, known.min, known.max)]
+            if name == METADATA_VERSION:
+                shown = [f"{each} ({metadata_version_name(each)})" for each in (level, known.min, known.max)]
+            found.append(f"{name} is at level {shown[0]}, and this release serves {shown[1]} to {shown[2]}")
+    return found
+
+
 def not_served(image: MetadataImage) -> dict[str, int]:
     """Return the finalised features that are not served here (KEPT)."""
     return {name: level for name, level in sorted(image.features.finalized.items()) if name in KEPT and level}

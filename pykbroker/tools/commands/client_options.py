@@ -152,6 +152,14 @@ def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return _CONTROLLER_OPTION(client_options(function))
 
 
+def names_a_cluster(client: ClientOptions) -> bool:
+    """Return True if an option, the variable or a property names the cluster, and not only the default does."""
+    from click.core import ParameterSource
+
+    source = click.get_current_context().get_parameter_source("bootstrap_server")
+    return source is not ParameterSource.DEFAULT or _SERVERS in client.properties
+
+
 def _listed(properties: Mapping[str, str], key: str) -> str:
     return ",".join(str(address) for address in bootstrap_addresses(properties[key], key))
 

@@ -1,0 +1,65 @@
+"""`pykbroker migrate`: what a node needs before pykbroker takes it over from Apache Kafka, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.output import Output, column, output_option
+
+if TYPE_CHECKING:
+    from pykbroker.tools.node_migration.findings import NodeFinding
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """One finding of the check."""
+
+    #: stop, warn or ok
+    level: str
+    what: str
+    where: str
+    to_do: str = column("WHAT TO DO")
+
+
+@click.group("migrate", cls=CommandGroup)
+def command() -> None:
+    """Check a node before it moves between Apache Kafka and pykbroker."""
+
+
+@command.command("check", example="pykbroker migrate check -c server.properties -b localhost:9092")
+@click.option("-c", "--config", "config_file", required=True, metavar="FILE", help="The node's server.properties.")
+@output_option
+@client_options
+@click.pass_context
+def check(ctx: click.Context, /, client: ClientOptions, out: Output, config_file: str) -> int:
+    """Check that pykbroker can take this node over.
+
+    The check reads the properties file, the log directories that it names, and the cluster if an option or
+    PYKBROKER_BOOTSTRAP_SERVER names one. It writes nothing. Run it on the machine of the node, before the node stops. A
+    finding of level stop means that the node must not move now; the exit status is 1 then.
+    """
+    from pykbroker.entry.options import pairs_of
+    from pykbroker.tools.node_migration.node_check import check_directories, checked_settings
+
+    node = checked_settings(pairs_of(config_file), config_file)
+    if node.config is not None:
+        check_directories(node, runs_in_cluster=None)
+    return _told(node.findings, out)
+
+
+def _told(findings: list[NodeFinding], out: Output) -> int:
+    """Print the findings, stops first. Returns the exit status."""
+    from pykbroker.tools.node_migration.findings import FindingLevel
+
+    order = list(FindingLevel)
+    rows = [
+        FindingRow(each.level.value, each.what, each.where, each.to_do)
+        for each in sorted(findings, key=lambda each: order.index(each.level))
+    ]
+    out.rows(FindingRow, rows)
+    return 1 if any(each.level is FindingLevel.STOP for each in findings) else 0

@@ -1,0 +1,61 @@
+"""The check of one node: reads its properties file, its directories and its process, and collects all findings.
+
+Responsible for the order of the parts, and for what each needs from the one before. Not responsible for any finding.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pykbroker.config.typed_config import Config
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.runtime.descriptor_budget import UNBOUNDED
+from pykbroker.tools.node_migration.directory_findings import OpenedDirectories, directory_findings
+from pykbroker.tools.node_migration.findings import NodeFinding, logged_warnings, warn
+from pykbroker.tools.node_migration.metadata_findings import metadata_findings
+from pykbroker.tools.node_migration.node_files import read_node_files
+from pykbroker.tools.node_migration.process_findings import ProcessFacts, environment_findings
+from pykbroker.tools.node_migration.setting_findings import settings_findings
+
+
+@dataclass(slots=True)
+class CheckedNode:
+    """What the check has read of the node, and its findings so far."""
+
+    config: Config | None
+    findings: list[NodeFinding] = field(default_factory=list)
+    directories: OpenedDirectories | None = None
+    image: MetadataImage = EMPTY_IMAGE
+
+
+def checked_settings(properties: Mapping[str, str], where: str) -> CheckedNode:
+    """Check the properties. Then `check_directories` can follow if there is a configuration."""
+    config, found = settings_findings(properties, where)
+    return CheckedNode(config, [*found, *environment_findings(_this_process())])
+
+
+def check_directories(node: CheckedNode, *, runs_in_cluster: bool | None) -> None:
+    """Check the directories and the metadata log. `runs_in_cluster`: see directory_findings.py."""
+    config = node.config
+    assert config is not None, "the configuration is refused"
+    now_ms = time.time_ns() // 1_000_000
+    with logged_warnings() as logged:
+        files = read_node_files(config)
+        node.directories, found = directory_findings(
+            config, files, runs_in_cluster=runs_in_cluster, now_ms=now_ms, user=os.geteuid()
+        )
+        if node.directories is not None:
+            node.image, more = metadata_findings(config, files.copy, node.directories, now_ms=now_ms)
+            found += more
+    node.findings += found
+    where = ", ".join(config.log_dirs)
+    node.findings += [warn(line, where, "The start logs the same line") for line in logged]
+
+
+def _this_process() -> ProcessFacts:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return ProcessFacts(dict(os.environ), UNBOUNDED if hard == resource.RLIM_INFINITY else hard)
