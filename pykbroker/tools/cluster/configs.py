@@ -76,9 +76,14 @@ def _node_of(resource: ResourceName) -> int | None:
 
 
 def described(
-    cluster: AskedCluster, resources: Iterable[ResourceName], *, synonyms: bool = False
+    cluster: AskedCluster,
+    resources: Iterable[ResourceName],
+    *,
+    synonyms: bool = False,
+    keys: Iterable[str] | None = None,
 ) -> dict[ResourceName, list[DescribedConfig]]:
-    """Return every configuration of each resource, in the cluster's order."""
+    """Return the configurations of each resource, every one or those with these keys, in the cluster's order."""
+    asked = None if keys is None else list(keys)
     from pykbroker_wire.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -89,7 +94,7 @@ def described(
     for node, wanted in _by_node(resources).items():
         request = DescribeConfigsRequest(
             resources=[
-                DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=asked)
                 for kind, name in wanted
             ],
             include_synonyms=synonyms,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.client_options import ClientOptions, client_options, names_a_cluster
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.output import Output, column, output_option
 
@@ -35,8 +35,7 @@ def command() -> None:
 @click.option("-c", "--config", "config_file", required=True, metavar="FILE", help="The node's server.properties.")
 @output_option
 @client_options
-@click.pass_context
-def check(ctx: click.Context, /, client: ClientOptions, out: Output, config_file: str) -> int:
+def check(client: ClientOptions, out: Output, config_file: str) -> int:
     """Check that pykbroker can take this node over.
 
     The check reads the properties file, the log directories that it names, and the cluster if an option or
@@ -44,11 +43,19 @@ def check(ctx: click.Context, /, client: ClientOptions, out: Output, config_file
     finding of level stop means that the node must not move now; the exit status is 1 then.
     """
     from pykbroker.entry.options import pairs_of
-    from pykbroker.tools.node_migration.node_check import check_directories, checked_settings
+    from pykbroker.tools.node_migration.cluster_facts import read_cluster
+    from pykbroker.tools.node_migration.node_check import check_cluster, check_directories, checked_settings
 
     node = checked_settings(pairs_of(config_file), config_file)
+    facts = None
+    if names_a_cluster(client):
+        with client.cluster() as cluster:
+            facts = read_cluster(cluster)
     if node.config is not None:
-        check_directories(node, runs_in_cluster=None)
+        alive = None if facts is None else facts.is_alive(node.config.node_id)
+        check_directories(node, runs_in_cluster=alive)
+        if facts is not None:
+            check_cluster(node, facts)
     return _told(node.findings, out)
 
 

@@ -14,17 +14,20 @@ from dataclasses import dataclass, field
 from pykbroker.config.typed_config import Config
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.runtime.descriptor_budget import UNBOUNDED
+from pykbroker.tools.node_migration.cluster_facts import ClusterFacts
+from pykbroker.tools.node_migration.cluster_findings import NodeIdentity, cluster_findings
 from pykbroker.tools.node_migration.directory_findings import OpenedDirectories, directory_findings
 from pykbroker.tools.node_migration.findings import NodeFinding, logged_warnings, warn
 from pykbroker.tools.node_migration.metadata_findings import metadata_findings
 from pykbroker.tools.node_migration.node_files import read_node_files
 from pykbroker.tools.node_migration.process_findings import ProcessFacts, environment_findings
 from pykbroker.tools.node_migration.setting_findings import settings_findings
+from pykbroker_wire.primitives import uuid_to_str
 
 
 @dataclass(slots=True)
 class CheckedNode:
-    """What the check has read of the node, and its findings so far."""
+    """The node as the check has read it, with the findings so far."""
 
     config: Config | None
     findings: list[NodeFinding] = field(default_factory=list)
@@ -54,6 +57,22 @@ def check_directories(node: CheckedNode, *, runs_in_cluster: bool | None) -> Non
     node.findings += found
     where = ", ".join(config.log_dirs)
     node.findings += [warn(line, where, "The start logs the same line") for line in logged]
+
+
+def check_cluster(node: CheckedNode, facts: ClusterFacts) -> None:
+    """Add the findings about the live cluster. Call it after `check_directories`."""
+    config, opened = node.config, node.directories
+    assert config is not None, "the configuration is refused"
+    directory_id = None if opened is None else opened.formatted.directory_ids[config.metadata_log_dir]
+    identity = NodeIdentity(
+        config.node_id,
+        config.is_broker,
+        config.is_controller,
+        None if opened is None else opened.formatted.cluster_id,
+        None if directory_id is None else uuid_to_str(directory_id),
+        config.voters,
+    )
+    node.findings += cluster_findings(facts, identity)
 
 
 def _this_process() -> ProcessFacts:

@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class FoundDirectory:
-    """What a copy in memory cannot show of one log directory."""
+    """Facts of one log directory that a copy in memory cannot have."""
 
     path: str
     #: why it cannot be read, or None

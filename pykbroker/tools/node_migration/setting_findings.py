@@ -1,8 +1,8 @@
 """Findings about a properties file: everything for which the start refuses it, and what has no effect.
 
-Responsible for the order, which is that of the start: values from providers, promises of protection, the rules between
-keys, and the parts of a node that are made from the configuration (key stores, logins, plugins). Not responsible for
-any of these rules (pykbroker/config, pykbroker/node).
+Responsible for the order, which is that of the start. First come values from providers, then promises of protection,
+then the rules between keys. Last come the parts of a node that are made from the configuration: key stores, logins,
+plugins. Not responsible for any of these rules (pykbroker/config, pykbroker/node).
 """
 
 from __future__ import annotations
