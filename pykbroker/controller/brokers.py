@@ -202,6 +202,10 @@ def heartbeat(
     broker_id = request.broker_id
     broker = state.check_broker_epoch(broker_id, request.broker_epoch)
     session = BrokerSession(broker_id, broker.epoch)
+    # A broker that was permitted to shut down does not serve again in this epoch. A heartbeat that it sent before may
+    # arrive only now, over an older connection. It must not unfence the broker, nor give it a session, because the
+    # session would keep the next incarnation out.
+    wants_shutdown = request.want_shut_down or state.sessions.was_let_go(session)
     state.sessions.touch(session, now_ms)
     registered_at = state.registration_offsets.get(broker_id, -1)
     known = state.heartbeats.get(broker_id)
@@ -214,9 +218,9 @@ def heartbeat(
     after = state.heartbeats.next_state(
         broker_id,
         want_fence=request.want_fence,
-        want_shutdown=request.want_shut_down,
+        want_shutdown=wants_shutdown,
         caught_up=caught_up,
-        has_leaderships=request.want_shut_down and state.has_leaderships(broker_id),
+        has_leaderships=wants_shutdown and state.has_leaderships(broker_id),
     )
     records: list[TopLevel] = []
     if after is not before:
@@ -235,9 +239,9 @@ def heartbeat(
     def appended() -> None:
         state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
         if after is BrokerControlState.SHUTDOWN_NOW:
-            # The process is about to end and leads nothing, so its next start may register at once. In Apache Kafka the
-            # session runs out by itself, and a broker that is back quickly is refused for up to 9 s.
-            state.sessions.end(session)
+            # The next start may register at once. In Apache Kafka the session runs out by itself, and a broker that is
+            # back quickly is refused for up to 9 s.
+            state.sessions.let_go(session)
         if in_shutdown:
             # As in Kafka, this is the end of the batch that moves the last leadership, or the end of the log without
             # such a batch.

@@ -29,6 +29,8 @@ class BrokerSessions:
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._contacts: dict[BrokerSession, int] = {}
+        #: broker id -> the epoch of its last incarnation that was permitted to shut down
+        self._let_go: dict[int, int] = {}
 
     def touch(self, session: BrokerSession, now_ms: int) -> None:
         self._contacts[session] = now_ms
@@ -36,8 +38,17 @@ class BrokerSessions:
     def end(self, session: BrokerSession) -> None:
         self._contacts.pop(session, None)
 
+    def let_go(self, session: BrokerSession) -> None:
+        """End the session of a broker that is permitted to shut down: its process leads nothing and is about to end."""
+        self.end(session)
+        self._let_go[session.broker_id] = session.broker_epoch
+
+    def was_let_go(self, session: BrokerSession) -> bool:
+        return self._let_go.get(session.broker_id) == session.broker_epoch
+
     def clear(self) -> None:
         self._contacts.clear()
+        self._let_go.clear()
 
     def over_at_ms(self, session: BrokerSession) -> int | None:
         """Return the time at which the session is over if no heartbeat comes, None if it is over already."""

@@ -35,6 +35,9 @@ _MEANINGS = {
     ErrorCode.INVALID_REGISTRATION: "another broker has registered a directory with the directory.id of one of these, "
     "as a copied directory keeps it",
 }
+#: Errors that are usually over after a while, so that an operator has nothing to do. If the last run of this broker was
+#: killed, or the controller is Apache Kafka's, its session is over by itself.
+_PASSING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION})
 
 
 class KnownLeader(LeaderWatch, Protocol):
@@ -150,10 +153,7 @@ class ControllerSender:
             elif future.result().error_code:
                 code = future.result().error_code
                 meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
-                # If the last run of this broker was killed, its session ends by itself, so an operator has nothing to
-                # do.
-                passes = code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-                self._failed(f"the controller says {error_name(code)}{meaning}", is_expected=passes)
+                self._failed(f"the controller says {error_name(code)}{meaning}", is_expected=code in _PASSING)
             else:
                 self._pace.answered()
                 self._take_answer(future.result())
@@ -165,7 +165,11 @@ class ControllerSender:
         first = self._pace.failures == 0
         pause_ms = self._pace.failed(self._now_ms())
         level = logging.INFO if first or is_expected else logging.WARNING
-        # While the pauses grow, each failure has a log line. Later there is one line a minute.
-        left_out = "" if pause_ms != self._last_pause_ms else self._lines.take(reason)
-        if left_out is not None:
-            logger.log(level, "%s %s: %s; trying again in %d ms%s", self._name, self._asked, reason, pause_ms, left_out)
+        # While the pauses grow, each unexpected failure has a log line. Later there is one line a minute. An expected
+        # failure has one line a minute from the first on.
+        is_limited = is_expected or pause_ms == self._last_pause_ms
+        left_out = self._lines.take(reason) if is_limited else ""
+        if left_out is None:
+            return
+        when = f"again and again, at least every {self._last_pause_ms}" if is_expected else f"again in {pause_ms}"
+        logger.log(level, "%s %s: %s; trying %s ms%s", self._name, self._asked, reason, when, left_out)

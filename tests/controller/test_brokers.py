@@ -195,6 +195,37 @@ def test_a_broker_that_was_let_go_is_back_at_once() -> None:
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
+@pytest.mark.parametrize("want_shut_down", [True, False])
+def test_a_heartbeat_after_the_permission_to_shut_down_gives_no_session(want_shut_down: bool) -> None:
+    """The broker repeats a request whose answer was lost, or an older heartbeat arrives late, over another
+    connection."""
+    pure = Pure(brokers=2)
+    beat(pure, 1)
+    assert beat(pure, 1, want_shut_down=True).should_shut_down
+    late = beat(pure, 1, want_shut_down=want_shut_down)
+    assert (late.is_fenced, late.should_shut_down) == (True, True)
+    assert pure.state.image.brokers[1].fenced
+    former = pure.state.image.brokers[1].epoch
+    register(pure, 1, incarnation_id=b"after restart   ")
+    with pytest.raises(KafkaError) as caught:
+        beat(pure, 1, broker_epoch=former, want_shut_down=want_shut_down)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+    # The permission was for the former incarnation.
+    assert not beat(pure, 1).is_fenced
+    with pytest.raises(KafkaError) as caught:
+        register(pure, 1, incarnation_id=b"second process  ")
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_controller_that_comes_back_has_given_no_permission_to_shut_down() -> None:
+    """In the meantime another controller may have unfenced the broker, after its permission was not committed."""
+    pure = Pure(brokers=2)
+    assert beat(pure, 1, want_shut_down=True).should_shut_down
+    pure.state.stop_sessions()
+    pure.state.restart_sessions(pure.now_ms)
+    assert not beat(pure, 1).should_shut_down
+
+
 def test_the_same_incarnation_keeps_its_epoch() -> None:
     pure = Pure(brokers=0)
     epoch = register(pure, 1)

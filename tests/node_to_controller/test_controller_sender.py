@@ -133,14 +133,20 @@ def test_there_is_never_more_than_one_request_in_flight() -> None:
     assert told.sent == 2
 
 
-def test_a_session_that_is_not_over_yet_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_that_is_not_over_yet_is_said_once_and_is_nothing_to_warn_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = Told()
     waits = ControllerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     with caplog.at_level(logging.INFO):
-        for _ in range(8):
+        for _ in range(12):
             told.channel.answer(waits)
             told.loop.advance(1)
-    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    assert told.sent == 13
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert "until the session of its last run is over" in record.getMessage()
+    assert record.getMessage().endswith("trying again and again, at least every 1000 ms")
 
 
 def test_a_failure_that_lasts_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
