@@ -22,8 +22,10 @@ quorum-state is as pykbroker has written it. The reasons why that is enough:
    there, and the next start finds that records are missing.
 3. A note that another program has outdated is removed durably before quorum-state gets the mark again. The next note is
    written when the log, as it was found, is fsynced.
-4. Lines of releases that set no mark (they do not begin with `2 `) count without one, as they always did. Such a
-   release takes the newer lines for damage, and writes its own note.
+4. Lines of releases that set no mark do not begin with `2 `. They count while quorum-state is not newer than the note,
+   or has the mark, which the next release has set since. Such a release wrote quorum-state only before records, and the
+   note after each fsync of records. Apache Kafka writes quorum-state and never the note. Such a release takes the lines
+   with `2 ` for damage, and writes its own note.
 
 An epoch in each line would not be enough. The leader of the current epoch can still make a voter that knows this epoch
 cut its log. If Apache Kafka does so and stops, no file has a newer epoch. The same holds for records of the same epoch
@@ -82,8 +84,8 @@ def read_note(disk: Disk, folder: str) -> NotedFlush:
         offsets = _offsets(data, b"")
     if not offsets:
         return NotedFlush(exists=True)
-    if needs_mark and _lacks_mark(disk, folder):
-        return NotedFlush(exists=True, needs_mark=True, is_outdated=True)
+    if _lacks_mark(disk, folder) and (needs_mark or _is_older_than_state(disk, folder)):
+        return NotedFlush(exists=True, needs_mark=needs_mark, is_outdated=True)
     return NotedFlush(max(offsets), exists=True, is_known=True, needs_mark=needs_mark)
 
 
@@ -101,6 +103,11 @@ def _lacks_mark(disk: Disk, folder: str) -> bool:
     since."""
     path = f"{folder}/{election_state.FILE}"
     return disk.exists(path) and not read_file(disk, path).endswith(MARK)
+
+
+def _is_older_than_state(disk: Disk, folder: str) -> bool:
+    """Return True if the existing quorum-state was written after the note."""
+    return disk.modified_ms(f"{folder}/{FILE}") < disk.modified_ms(f"{folder}/{election_state.FILE}")
 
 
 def set_mark(disk: Disk, folder: str) -> None:

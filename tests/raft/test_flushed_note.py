@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -137,13 +138,46 @@ def earlier_release(directory: Directory) -> None:
     """Make the two files as a release without the mark has left them."""
     digits = b"%020d" % 10
     line = b"%s %08x\n" % (digits, crc32c(digits))
-    write_atomic(directory.disk, f"{directory.folder}/{flushed_note.FILE}", line * 2)
     write_atomic(directory.disk, f"{directory.folder}/{election_state.FILE}", OURS.to_bytes())
+    write_atomic(directory.disk, f"{directory.folder}/{flushed_note.FILE}", line * 2)
+
+
+def some_time_passes(directory: Directory) -> None:
+    """Make the note older, as it is when another program comes later."""
+    path = f"{directory.folder}/{flushed_note.FILE}"
+    os.utime(path, ns=(0, os.stat(path).st_mtime_ns - 2_000_000))
 
 
 def test_the_note_of_an_earlier_release_counts_without_the_mark(directory: Directory) -> None:
     earlier_release(directory)
     assert read_note(directory.disk, directory.folder).offset == 10
+    directory.lose_end(1)
+    with pytest.raises(LostMetadata):
+        directory.open()
+
+
+@pytest.mark.parametrize("epoch", [5, 6])
+@pytest.mark.parametrize("append", [0, 1, 20])
+def test_another_owner_may_come_between_an_earlier_release_and_this_one(
+    directory: Directory, epoch: int, append: int
+) -> None:
+    """The note has no mark to lose, but its file is older than quorum-state. So records above it are not cut off,
+    either."""
+    earlier_release(directory)
+    some_time_passes(directory)
+    directory.kafka(ElectionState(epoch, 2), cut_at=7, append=append)
+    assert not read_note(directory.disk, directory.folder).is_known
+    assert directory.end() == 7 + append
+    directory.lose_end(2)
+    with pytest.raises(LostMetadata):
+        directory.open()
+
+
+def test_the_note_of_an_earlier_release_counts_after_an_upgrade_that_was_cut_short(directory: Directory) -> None:
+    """This release sets the mark before it writes the note anew."""
+    earlier_release(directory)
+    some_time_passes(directory)
+    flushed_note.set_mark(directory.disk, directory.folder)
     directory.lose_end(1)
     with pytest.raises(LostMetadata):
         directory.open()
