@@ -84,10 +84,13 @@ def test_a_log_that_starts_at_zero_is_noted_too(disk: MemoryDisk) -> None:
     assert read_file(disk, CHECKPOINT) == b"0\n1\nt 0 0\n"
 
 
-def test_a_log_without_tiers_starts_at_its_first_segment(disk: MemoryDisk) -> None:
+def test_a_log_without_tiers_starts_at_its_first_segment(disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
+    """The same files are a log that has lost its first segments, if the topic has no tiers."""
     _, log = restart(disk, LogConfig(segment_bytes=200))
     assert starts(log) == (10, 10)
     assert sorted(values(log)) == list(range(10, 16))
+    (warning,) = [record.message for record in caplog.records if "missing" in record.message]
+    assert "the records from offset 2 to 9 are missing" in warning
 
 
 def test_a_compacted_log_has_no_tiers() -> None:

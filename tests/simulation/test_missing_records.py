@@ -9,11 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+from pykbroker.controller.result import Result
 from pykbroker.storage.missing import MOST_LINES
-from pykbroker_log.disk import write_new
+from pykbroker_log.disk import write_atomic, write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from testkit.nodes.sim import Sim
+from pykbroker_wire.stored.metadata import ConfigRecord
+from testkit.nodes.sim import TOPIC, Sim
 from tests.simulation.recorded import METADATA, Recorded, contents, record, restarted
 
 DAMAGES: dict[str, Callable[[MemoryDisk, str, bytes], None]] = {
@@ -109,6 +111,40 @@ def test_a_segment_that_is_gone_after_a_clean_stop_is_told(base: int, line: str)
     assert len([told for told in outcome.lines if wanted in told]) == 1, outcome.lines
     missing = outcome.facts.lacks(recorded.facts)
     assert missing == [f"large {offset}" for offset in range(base, min(base + 4, 15))]
+
+
+async def produce_and_say_tiered(sim: Sim) -> None:
+    """Write what Apache Kafka's controller writes for a topic with tiers; ours refuses it."""
+    await produce(sim)
+    tiered = ConfigRecord(resource_type=TOPIC, resource_name="large", name="remote.storage.enable", value="true")
+    controller = sim.node.controller.services.controller
+    await controller.submit("written by a test", lambda state, now_ms: Result(None, [tiered]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_tiered", [False, True])
+def test_a_checkpointed_start_before_the_first_segment_is_a_tier_only_if_the_topic_says_so(is_tiered: bool) -> None:
+    """The files alone do not say whether the first records are in a tier or lost."""
+    recorded = record(produce_and_say_tiered, clean=True) if is_tiered else recording(True)
+    disk = recorded.copy()
+    folder = "/data/large-0"
+    unlink_segment(disk, folder, 0)
+    write_atomic(disk, "/data/log-start-offset-checkpoint", b"0\n1\nlarge 0 0\n")
+    before = {path: contents(disk, path) for path in Recorded(disk, recorded.facts).files() if "large" in path}
+    outcome = restarted(disk)
+    lost = [line for line in outcome.lines if "the records from offset 0 to 3 are missing" in line]
+    if not is_tiered:
+        assert outcome.facts is not None
+        assert len(lost) == 1
+        assert outcome.facts.lacks(recorded.facts) == [f"large {offset}" for offset in range(4)]
+        return
+    assert outcome.facts is None
+    assert "remote.storage.enable=true" in outcome.refusal
+    assert "of topic large" in outcome.refusal
+    assert lost == []
+    # Apache Kafka finds its log as it has left it.
+    assert {path: contents(outcome.disk, path) for path in before} == before
+    assert contents(outcome.disk, "/data/log-start-offset-checkpoint") == b"0\n1\nlarge 0 0\n"
 
 
 def test_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
