@@ -37,11 +37,16 @@ def format_directories(command: Sequence[str], *words: str, env: Mapping[str, st
         subprocess.run([*command, "format", *words], check=True, capture_output=True, timeout=PATIENCE_S, env=env)
 
 
-class Node(Protocol):
-    """A running broker. `stop` and `kill` keep the data and the port; `start` uses both again."""
+class Reached(Protocol):
+    """A broker or a cluster that clients can reach."""
 
     @property
     def bootstrap(self) -> str: ...
+
+
+class Node(Reached, Protocol):
+    """A running broker. `stop` and `kill` keep the data and the port; `start` uses both again."""
+
     @property
     def data_dir(self) -> Path: ...
     @property

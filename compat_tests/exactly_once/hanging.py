@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compat_tests.kafka_tools.conftest import table
-from compat_tests.node import Node
+from compat_tests.node import Reached
 from compat_tests.tool_server import run_shared
 from testkit.clients import wait_until
 from testkit.oracle.kafka import ApacheKafka
@@ -21,7 +21,7 @@ Place = tuple[str, str, str]
 
 
 def wait_with_mending(
-    node: Node, what: Callable[[], object], why: str, *, timeout_s: float, every_s: float = 0.1
+    node: Reached, what: Callable[[], object], why: str, *, timeout_s: float, every_s: float = 0.1
 ) -> None:
     """Do `wait_until`. If a transaction hangs in Apache Kafka, abort it and wait for the same time again."""
     try:

@@ -18,7 +18,7 @@ from compat_tests.built import java_classes
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
-from compat_tests.node import Node
+from compat_tests.node import Node, Reached
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from testkit.clients import NOW_MS, PATIENCE_S, Record
@@ -33,7 +33,7 @@ WORDS = [f"word{number}" for number in range(20)]
 
 
 class WordCount:
-    def __init__(self, node: Node, folder: Path) -> None:
+    def __init__(self, node: Reached, folder: Path) -> None:
         self.node = node
         topics = Topics(node.bootstrap)
         self.source = topics.create(partitions=2)
@@ -104,6 +104,6 @@ def word_count(killable: Node, tmp_path: Path) -> Iterator[WordCount]:
 @pytest.mark.parametrize(
     "rounds", [3, pytest.param(40, marks=[pytest.mark.long(amount="40 kills"), pytest.mark.timeout(3600)])]
 )
-def test_the_counts_are_the_words(word_count: WordCount, rounds: int) -> None:
-    Kills(word_count.node, word_count.slots, broker_share=0.3).run(rounds, word_count.progress, least=100)
+def test_the_counts_are_the_words(killable: Node, word_count: WordCount, rounds: int) -> None:
+    Kills(killable, word_count.slots, broker_share=0.3).run(rounds, word_count.progress, least=100)
     word_count.finish()

@@ -166,7 +166,8 @@ class Cluster(Nodes):
         return [path for path in found if not path.name.endswith("-delete")]
 
     def log_file(self, number: int) -> Path:
-        return self.folder / str(number) / "server.log"
+        """Return the log of a member. A member that was handed over has one of each kind."""
+        return self.folder / str(number) / f"{self.members[number].kind}.log"
 
     def said(self, number: int) -> str:
         path = self.log_file(number)
@@ -214,11 +215,12 @@ class Cluster(Nodes):
         with ThreadPoolExecutor(len(self.members)) as pool:
             list(pool.map(lambda number: self.format_one(number, *words, own_tools=own_tools), self.members))
 
-    def format_one(self, number: int, *words: str, own_tools: bool = False) -> None:
+    def format_one(self, number: int, *words: str, own_tools: bool = False, later: bool = False) -> None:
+        """`later`: the member comes to a cluster that exists, so that its controller is no voter at first."""
         member = self.members[number]
         arguments = [f"--cluster-id={CLUSTER_ID}", "-c", str(self.properties(number)), *words]
         if self.quorum == "dynamic" and member.is_controller:
-            arguments += self._first_voters()
+            arguments += ["--no-initial-controllers"] if later else self._first_voters()
         if self.quorum == "joining":
             arguments += ["--standalone" if number == self.controllers[0] else "--no-initial-controllers"]
         if own_tools and member.kind == "kafka":
@@ -284,6 +286,31 @@ class Cluster(Nodes):
         for number in numbers:
             self.running.pop(number).kill()
 
+    def hand_over(self, number: int, kind: Kind) -> None:
+        """Shut a member down, and start it as one of this kind, with the same properties and directories."""
+        self.stop(number)
+        self.members[number] = Member(kind, self.members[number].roles)
+        self.start(number)
+
+    def add(self, number: int, member: Member, listener: str | None = None) -> None:
+        """Make a home for a further member; `format_one` with `later` and `start` come next. `listener`: one more."""
+        self.members[number] = member
+        self._ports[number] = steady_port()
+        if listener is not None:
+            self._listeners[number] = listener
+        if member.is_broker:
+            self.numbers = (*self.numbers, number)
+        (self.folder / str(number)).mkdir()
+        # Each file names the controllers, those of the others from their next start on.
+        for each in self.members:
+            self._write(each)
+
+    def forget(self, number: int) -> None:
+        """Leave a member out that was stopped. Its files stay."""
+        assert number not in self.running, f"node {number} runs"
+        del self.members[number]
+        self.numbers = tuple(each for each in self.numbers if each != number)
+
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
         """Pause the processes within the block: they keep their sockets, and do nothing."""
@@ -342,10 +369,9 @@ class Cluster(Nodes):
         """Return lines of pykbroker's logs that report an error or a bug."""
         wrong = (" ERROR ", " CRITICAL ", "Traceback")
         return [
-            f"node {number}: {line}"
-            for number, member in self.members.items()
-            if member.kind == "pykbroker"
-            for line in self.said(number).splitlines()
+            f"node {path.parent.name}: {line}"
+            for path in sorted(self.folder.glob("*/pykbroker.log"))
+            for line in path.read_text(errors="replace").splitlines()
             if any(word in line for word in wrong)
         ]
 

@@ -13,11 +13,12 @@ import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
+from compat_tests.mixed_cluster.secured import REPLICATED, SETTINGS, USERS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
-from testkit.certificates import client_context, node_properties
+from testkit.certificates import client_context
 from testkit.nodes.nodes import eventually
-from testkit.nodes.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
+from testkit.nodes.secured_trio import log_in
 from testkit.nodes.wire import Wire, batch
 from testkit.ports import steady_port
 
@@ -25,23 +26,6 @@ pytestmark = pytest.mark.slow
 
 NUMBERS = (1, 2, 3)
 TOPIC_RESOURCE, LITERAL, CREATE, ALLOW = 2, 3, 5, 3
-USERS = [f"--add-scram={MECHANISM}=[name={name},password={name}-secret]" for name in ("node", "alice")]
-SETTINGS = {
-    **node_properties(),
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_SSL,CONTROLLER:SASL_SSL",
-    "inter.broker.listener.name": "BROKERS",
-    "sasl.mechanism.inter.broker.protocol": MECHANISM,
-    "listener.name.brokers.sasl.enabled.mechanisms": MECHANISM,
-    "listener.name.brokers.scram-sha-512.sasl.jaas.config": f'{SCRAM} required username="node" password="node-secret";',
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} required username="controller" '
-    'password="controller-secret" user_controller="controller-secret";',
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:node;User:controller;User:ANONYMOUS",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-}
 
 
 class SecuredNodes:
@@ -51,7 +35,7 @@ class SecuredNodes:
         self.secured = {number: f"localhost:{steady_port()}" for number in NUMBERS}
         members = {number: Member(kind) for number, kind in kinds.items()}
         listeners = {number: f"BROKERS://{address}" for number, address in self.secured.items()}
-        self.cluster: Cluster = new_cluster(members, *USERS, settings=SETTINGS, listeners=listeners)
+        self.cluster: Cluster = new_cluster(members, *USERS, settings={**SETTINGS, **REPLICATED}, listeners=listeners)
 
     def alice(self, number: int, folder: Path) -> Wire:
         wire = Wire(self.secured[number], tls=client_context(folder), timeout=60)

@@ -1,0 +1,103 @@
+"""Apache Kafka becomes pykbroker node by node, and Apache Kafka again, while clients work.
+
+Idempotent and transactional producers, groups of both protocols and the Java clients go on with their defaults, and in
+long runs also share groups, Kafka Streams and Kafka Connect. Nothing is lost, doubled or out of order, and no
+application is told of an error. Commits that a loading coordinator refused are
+counted and forgiven, because Apache Kafka may have answered them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import fields
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+
+from compat_tests.mixed_cluster.members import Cluster, Member
+from compat_tests.rolls.applications import Applications
+from compat_tests.rolls.configurations import CONFIGURATIONS, IN_CI, Configuration
+from compat_tests.rolls.load import Access, JavaLoad, Load
+from compat_tests.rolls.roll import Roll, next_node
+from compat_tests.rolls.secured_access import let_alice_in, make_cluster
+from testkit import needs
+from testkit.clients import wait_until
+from testkit.oracle.kafka import kafka_libs
+
+LONG = pytest.mark.long(amount="there and back, with a kill and a step back")
+
+
+@pytest.fixture(
+    params=[pytest.param(each, marks=() if each in IN_CI else LONG, id=str(each)) for each in CONFIGURATIONS]
+)
+def configuration(request: pytest.FixtureRequest) -> Configuration:
+    found: Configuration = request.param
+    return found
+
+
+@pytest.fixture
+def reached(configuration: Configuration) -> Iterator[tuple[Cluster, Access]]:
+    needs.java()
+    kafka_libs(configuration.release)
+    cluster, access = make_cluster(configuration)
+    with cluster:
+        yield cluster, access
+
+
+@pytest.fixture
+def cluster(reached: tuple[Cluster, Access]) -> Cluster:
+    return reached[0]
+
+
+@pytest.fixture
+def access(reached: tuple[Cluster, Access]) -> Access:
+    return reached[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_node_goes_there_and_back(
+    configuration: Configuration, cluster: Cluster, access: Access, tmp_path: Path
+) -> None:
+    cluster.start_all()
+    cluster.serving(*cluster.numbers)
+    if configuration.secured:
+        let_alice_in(cluster)
+    with ExitStack() as stack:
+        load = stack.enter_context(closing(Load(cluster, access)))
+        java = stack.enter_context(closing(JavaLoad(cluster, tmp_path, access)))
+        # They take a processor of their own, so not in CI.
+        applications = None if configuration in IN_CI else stack.enter_context(closing(Applications(cluster, tmp_path)))
+        roll = stack.enter_context(closing(Roll(configuration, cluster, load, applications)))
+        load.goes_on()
+        wait_until(java.read, "the Java clients work")
+        roll.go("pykbroker", troubled=True)
+        roll.go("kafka")
+        print(roll.told())
+        print(f"{load.forgive_loads()} commits of librdkafka were told that their coordinator loads")
+        roll.finish()
+        load.finish()
+        java.finish()
+        if applications is not None:
+            applications.finish()
+    assert not cluster.complaints()
+
+
+def test_every_pair_of_choices_is_in_a_configuration() -> None:
+    names = [field.name for field in fields(Configuration)]
+    for one, other in combinations(names, 2):
+        chosen = {(getattr(each, one), getattr(each, other)) for each in CONFIGURATIONS}
+        firsts, seconds = ({getattr(each, name) for each in CONFIGURATIONS} for name in (one, other))
+        assert chosen == set(product(firsts, seconds)), (one, other)
+
+
+def test_controllers_go_first_and_the_active_one_last_of_them() -> None:
+    members = {11: Member("kafka", "broker"), **{number: Member("kafka", "controller") for number in (1, 2, 3)}}
+    order = []
+    while (number := next_node(members, 2, "pykbroker")) is not None:
+        order.append(number)
+        members[number] = Member("pykbroker", members[number].roles)
+    assert order == [1, 3, 2, 11]
+    assert next_node({1: Member("kafka"), 2: Member("kafka")}, 1, "pykbroker") == 2
