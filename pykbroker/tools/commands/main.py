@@ -25,7 +25,7 @@ SECTIONS: Final = {
         "storage": "Do what Apache Kafka's kafka-storage does, with its options.",
         "fork": "Fork the directories of a stopped node, or of all nodes of a stopped cluster.",
         "random-uuid": "Print a new cluster id or directory id.",
-        "migrate": "Check a node before it moves between Apache Kafka and pykbroker.",
+        "migrate": "Check a node before it moves between Apache Kafka and pykbroker; plan the move of a cluster.",
         "logs": "Print and verify the files of a log directory, of this node or of Apache Kafka.",
     },
     "Any Kafka cluster": {

@@ -26,9 +26,20 @@ class FindingRow:
     to_do: str = column("WHAT TO DO")
 
 
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of the plan."""
+
+    step: int
+    #: None for a step of the whole cluster
+    node: int | None
+    what: str
+    command: str
+
+
 @click.group("migrate", cls=CommandGroup)
 def command() -> None:
-    """Check a node before it moves between Apache Kafka and pykbroker."""
+    """Check a node before it moves between Apache Kafka and pykbroker; plan the move of a cluster."""
 
 
 @command.command("check", example="pykbroker migrate check -c server.properties -b localhost:9092")
@@ -57,6 +68,24 @@ def check(client: ClientOptions, out: Output, config_file: str) -> int:
         if facts is not None:
             check_cluster(node, facts)
     return _told(node.findings, out)
+
+
+@command.command("plan", example="pykbroker migrate plan -b localhost:9092")
+@click.option("--back", is_flag=True, help="The steps from pykbroker to Apache Kafka.")
+@output_option
+@client_options
+def plan(client: ClientOptions, out: Output, back: bool) -> None:
+    """Print the steps by which this cluster moves from Apache Kafka to pykbroker, in order, with their commands."""
+    from pykbroker.tools.node_migration.cluster_facts import read_cluster
+    from pykbroker.tools.node_migration.migration_plan import migration_plan
+
+    with client.cluster() as cluster:
+        facts = read_cluster(cluster)
+    if facts.quorum is None or not facts.brokers:
+        reasons = "; ".join(f"no answer about {what}: {why}" for what, why in facts.unanswered)
+        raise click.ClickException(f"The roles of the nodes are not known: {reasons or 'the cluster names no broker'}")
+    steps = migration_plan(facts, client.bootstrap, back=back)
+    out.rows(StepRow, [StepRow(number, one.node, one.what, one.command) for number, one in enumerate(steps, 1)])
 
 
 def _told(findings: list[NodeFinding], out: Output) -> int:

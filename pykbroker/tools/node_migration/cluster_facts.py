@@ -1,7 +1,7 @@
 """Asks the live cluster for what the check and the plan need: requests of any client, none of which changes anything.
 
 Responsible for the requests and for a bounded number of them: topics are described in pages, configurations in groups,
-transactions up to a limit. Not responsible for what the facts mean (cluster_findings.py).
+transactions up to a limit. Not responsible for what the facts mean (cluster_findings.py, migration_plan.py).
 
 Invariant: a request that the cluster does not answer, or refuses this user, is a fact too, and ends no other request.
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pykbroker.config.kinds import ConfigError
+from pykbroker.config.protection import promises
 from pykbroker.config.typed_config import Config
 from pykbroker.metadata.config_watch import broken_promises, without_effect
 from pykbroker.metadata.delta import MetadataDelta
@@ -62,8 +63,11 @@ def image_findings(
     delta = MetadataDelta.of_everything(image)
     for text in beyond_served(image.features.all()):
         yield stop(f"The cluster has finalised a newer feature: {text}", where, _NEWER)
-    for promise in broken_promises(config, delta, image):
-        yield of_promise(promise, "the metadata of the cluster")
+    # The layers of a broker are judged together with its file, whose promises the check has named already.
+    of_file = promises(config.overrides())
+    for promise in dict.fromkeys(broken_promises(config, delta, image)):
+        if promise not in of_file:
+            yield of_promise(promise, "the metadata of the cluster")
     kept = [f"{name}={level}" for name, level in not_served(image).items()]
     if kept:
         yield warn(
