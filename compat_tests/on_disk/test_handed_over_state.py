@@ -119,11 +119,17 @@ def _live(home: Home, number: int) -> int:
 
 
 @pytest.mark.slow
-def test_state_that_is_in_no_topic_keeps_its_meaning_in_both_hands() -> None:
+@pytest.mark.parametrize("kraft_version", [1, 0])
+def test_state_that_is_in_no_topic_keeps_its_meaning_in_both_hands(kraft_version: int) -> None:
     needs.java()
     kafka_libs()
     with Home(CONFIG, log_dirs=("one", "two")) as home:
-        home.format("kafka")
+        if kraft_version:
+            home.format("kafka")
+        else:
+            # Static voters: the tool must not write a first voter.
+            home.configure({**CONFIG, "controller.quorum.voters": f"{NODE_ID}@localhost:{home.port + 1}"})
+            home.format("pykbroker")
         stays = []
         for number, owner in enumerate(OWNERS):
             home.start(owner)
@@ -134,6 +140,7 @@ def test_state_that_is_in_no_topic_keeps_its_meaning_in_both_hands() -> None:
             stays.append(_look(home, owner, producer_id))
         for stay in stays:
             _agrees_with_itself(stay)
+            _has_its_voters(stay, kraft_version)
         for before, after in pairwise(stays):
             _is_the_same_node(before, after)
             _is_a_new_incarnation(before, after)
@@ -149,9 +156,16 @@ def _agrees_with_itself(stay: Stay) -> None:
     assert sorted(fields["directory.id"] for fields in stay.meta) == sorted(map(uuid_to_str, stay.broker.directories))
     for path in stay.snapshots.values():
         assert snapshot_differences(path, stay.log) == [], f"{path.name} after {stay.owner}"
-    # Its first voter is in each snapshot, by its directory.
-    ((kraft_version, voters),) = stay.voters()
-    assert kraft_version == 1
+
+
+def _has_its_voters(stay: Stay, kraft_version: int) -> None:
+    """A static voter is in quorum-state. Another one is in each snapshot, by its directory."""
+    ((found, voters),) = stay.voters()
+    assert found == stay.quorum_state["data_version"] == kraft_version
+    if not kraft_version:
+        assert voters is None
+        assert stay.quorum_state["currentVoters"] == [{"voterId": NODE_ID}]
+        return
     assert voters is not None
     (voter,) = voters.voters
     assert (voter.key.id, uuid_to_str(voter.key.directory_id)) == (NODE_ID, stay.meta[0]["directory.id"])
