@@ -84,19 +84,29 @@ def _read_directory(disk: OsDisk, files: NodeFiles, found: FoundDirectory, *, wi
     found.free_bytes = disk.usage(path)[1]
     copy.make_dirs(path)
     for name in disk.list(path):
-        inside = f"{path}/{name}"
-        if not os.access(inside, os.R_OK | os.W_OK):
-            found.closed_to_us.append(name)
-        if not disk.is_dir(inside):
-            if os.path.isfile(inside) and os.path.getsize(inside) <= _MOST_BYTES and name != names.LOCK:
-                _copy_file(disk, copy, inside)
-        elif name == DIRECTORY:
-            if with_metadata:
-                _copy_metadata_log(disk, files, inside)
-        elif (parsed := names.parse_partition_dir(name)) is not None:
-            copy.make_dirs(inside)
-            if not parsed.mark and (first := _first_segment(disk.list(inside))) is not None:
-                files.first_segments[parsed.topic, parsed.partition] = first
+        try:
+            _read_entry(disk, files, found, name, with_metadata=with_metadata)
+        except FileNotFoundError:
+            # A node that runs replaces its checkpoints and removes folders at any time.
+            if name in (names.META_PROPERTIES, DIRECTORY):
+                raise
+
+
+def _read_entry(disk: OsDisk, files: NodeFiles, found: FoundDirectory, name: str, *, with_metadata: bool) -> None:
+    inside, copy = f"{found.path}/{name}", files.copy
+    if disk.exists(inside) and not os.access(inside, os.R_OK | os.W_OK):
+        found.closed_to_us.append(name)
+    if not disk.is_dir(inside):
+        if os.path.isfile(inside) and os.path.getsize(inside) <= _MOST_BYTES and name != names.LOCK:
+            _copy_file(disk, copy, inside)
+    elif name == DIRECTORY:
+        if with_metadata:
+            _copy_metadata_log(disk, files, inside)
+    elif (parsed := names.parse_partition_dir(name)) is not None:
+        listed = disk.list(inside)
+        copy.make_dirs(inside)
+        if not parsed.mark and (first := _first_segment(listed)) is not None:
+            files.first_segments[parsed.topic, parsed.partition] = first
 
 
 def _is_locked(path: str) -> bool:
@@ -108,8 +118,9 @@ def _is_locked(path: str) -> bool:
 
 
 def _copy_file(disk: OsDisk, copy: MemoryDisk, path: str) -> None:
+    data = read_file(disk, path)
     file = copy.open(path, create=True)
-    file.pwritev([read_file(disk, path)], 0)
+    file.pwritev([data], 0)
     file.close()
 
 

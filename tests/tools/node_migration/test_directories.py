@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.tools.node_migration import directory_findings
+from pykbroker.tools.node_migration import directory_findings, node_files
 from pykbroker.tools.node_migration.findings import FindingLevel
 from pykbroker.tools.node_migration.node_files import FoundDirectory
 from pykbroker_log import names
+from pykbroker_log.disk import Disk, read_file
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_raft.metadata_storage import DIRECTORY
 from pykbroker_wire.primitives import uuid_to_str
@@ -96,6 +97,27 @@ def test_a_directory_that_cannot_be_read(data: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(OsDisk, "list", listed)
     (line,) = stops(checked(settings(data)).findings)
     assert line == "The directory cannot be used: Input/output error"
+
+
+def test_files_of_a_running_node_may_go_while_they_are_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka writes each checkpoint to a file that it renames, and deletes the folders of deleted topics."""
+    (data / "replication-offset-checkpoint.tmp").write_text("0\n0\n")
+    (data / f"doomed-0.{'0' * 32}-delete").mkdir()
+    listed = OsDisk.list
+
+    def reading(disk: Disk, path: str) -> bytes:
+        if path.endswith(".tmp"):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return read_file(disk, path)
+
+    def listing(disk: OsDisk, path: str) -> list[str]:
+        if path.endswith("-delete"):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return listed(disk, path)
+
+    monkeypatch.setattr(node_files, "read_file", reading)
+    monkeypatch.setattr(OsDisk, "list", listing)
+    assert not stops(checked(settings(data)).findings)
 
 
 @pytest.mark.parametrize(
