@@ -72,5 +72,3 @@ CONFIGURATIONS = (
     Configuration("isolated", "dynamic", True, 1, NEWEST, "directory"),
     Configuration("combined", "static", False, 2, KAFKA, "directory"),
 )
-#: The configurations that CI rolls: one, because a second one takes as long as all tests of a folder.
-IN_CI = CONFIGURATIONS[:1]

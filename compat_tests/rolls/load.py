@@ -39,6 +39,9 @@ JAVA = "java"
 #: The time between two bursts of a writer. A burst has ten records in the mean.
 PAUSE_S = 0.1
 TOOLS = "org.apache.kafka.tools"
+#: The answers to a commit whose coordinator loads, and whose coordinator has moved. librdkafka finds the coordinator
+#: again, and tells the application of the commit that failed.
+LOADS, MOVED = "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +185,11 @@ class Load:
         """Wait until each client has done something more."""
         go_on(self.clients, watched=self.clients)
 
-    def forgive_loads(self) -> int:
-        """Remove the commits that were answered with a coordinator that loads. Returns their number."""
+    def forgive(self, *codes: str) -> int:
+        """Remove the commits that were answered with one of these error codes. Returns their number."""
         count = 0
         for client in self.clients:
-            for error in [error for error in client.met if "COORDINATOR_LOAD_IN_PROGRESS" in error]:
+            for error in [error for error in client.met if any(f"code={code}," in error for code in codes)]:
                 client.met.remove(error)
                 count += 1
         return count

@@ -88,7 +88,7 @@ class Roll:
         configuration: Configuration,
         cluster: Cluster,
         load: Load,
-        applications: Applications | None = None,
+        applications: Applications,
     ) -> None:
         self.pauses: list[Pause] = []
         self._configuration = configuration
@@ -144,8 +144,7 @@ class Roll:
             self._load.leads_again(number)
             self._cluster.move(self._watch.topics[number], number)
         self._load.goes_on()
-        if self._applications is not None:
-            self._applications.goes_on()
+        self._applications.goes_on()
         self._watch.goes_on()
 
     def _voters_are_whole(self) -> bool:

@@ -1,9 +1,9 @@
 """Apache Kafka becomes pykbroker node by node, and Apache Kafka again, while clients work.
 
-Idempotent and transactional producers, groups of both protocols and the Java clients go on with their defaults, and in
-long runs also share groups, Kafka Streams and Kafka Connect. Nothing is lost, doubled or out of order, and no
-application is told of an error. Commits that a loading coordinator refused are
-counted and forgiven, because Apache Kafka may have answered them.
+Idempotent and transactional producers, groups of both protocols, the Java clients, share groups, Kafka Streams and
+Kafka Connect go on with their defaults. Nothing is lost, doubled or out of order, and no application is told of an
+error. Commits that a coordinator refused because it loads or has moved are counted and forgiven, because Apache Kafka
+may have answered them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,16 @@ import pytest
 
 from compat_tests.mixed_cluster.members import Cluster, Member
 from compat_tests.rolls.applications import Applications
-from compat_tests.rolls.configurations import CONFIGURATIONS, IN_CI, Configuration
-from compat_tests.rolls.load import Access, JavaLoad, Load
+from compat_tests.rolls.configurations import CONFIGURATIONS, Configuration
+from compat_tests.rolls.load import LOADS, MOVED, Access, JavaLoad, Load
 from compat_tests.rolls.roll import Roll, next_node
 from compat_tests.rolls.secured_access import let_alice_in, make_cluster
 from testkit import needs
 from testkit.clients import wait_until
 from testkit.oracle.kafka import kafka_libs
 
-LONG = pytest.mark.long(amount="there and back, with a kill and a step back")
 
-
-@pytest.fixture(
-    params=[pytest.param(each, marks=() if each in IN_CI else LONG, id=str(each)) for each in CONFIGURATIONS]
-)
+@pytest.fixture(params=CONFIGURATIONS, ids=str)
 def configuration(request: pytest.FixtureRequest) -> Configuration:
     found: Configuration = request.param
     return found
@@ -56,7 +52,7 @@ def access(reached: tuple[Cluster, Access]) -> Access:
     return reached[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long(amount="there and back, with a kill and a step back")
 @pytest.mark.timeout(1800)
 def test_every_node_goes_there_and_back(
     configuration: Configuration, cluster: Cluster, access: Access, tmp_path: Path
@@ -68,20 +64,18 @@ def test_every_node_goes_there_and_back(
     with ExitStack() as stack:
         load = stack.enter_context(closing(Load(cluster, access)))
         java = stack.enter_context(closing(JavaLoad(cluster, tmp_path, access)))
-        # They take a processor of their own, so not in CI.
-        applications = None if configuration in IN_CI else stack.enter_context(closing(Applications(cluster, tmp_path)))
+        applications = stack.enter_context(closing(Applications(cluster, tmp_path)))
         roll = stack.enter_context(closing(Roll(configuration, cluster, load, applications)))
         load.goes_on()
         wait_until(java.read, "the Java clients work")
         roll.go("pykbroker", troubled=True)
         roll.go("kafka")
         print(roll.told())
-        print(f"{load.forgive_loads()} commits of librdkafka were told that their coordinator loads")
+        print(f"{load.forgive(LOADS, MOVED)} commits of librdkafka were refused by a coordinator that loads or moved")
         roll.finish()
         load.finish()
         java.finish()
-        if applications is not None:
-            applications.finish()
+        applications.finish()
     assert not cluster.complaints()
 
 

@@ -22,7 +22,7 @@ from compat_tests.exactly_once.short_transactions import Task, Transactions
 from compat_tests.exactly_once.three_nodes import NUMBERS, REPLICATED
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
 from compat_tests.rolls.builds import earlier
-from compat_tests.rolls.load import JAVA, JavaLoad, Load
+from compat_tests.rolls.load import JAVA, LOADS, JavaLoad, Load
 from testkit.clients import wait_until
 from testkit.oracle.kafka import kafka_libs
 
@@ -66,7 +66,7 @@ def test_no_client_is_told_of_an_upgrade_or_of_the_way_back(cluster: Cluster, ag
             for number in NUMBERS:
                 goes_to(cluster, load, number, next_build)
                 load.goes_on()
-        forgiven = load.forgive_loads()
+        forgiven = load.forgive(LOADS)
         with closing(Transactions(cluster, Task(producers=3, records=6, seconds=20))) as transactions:
             for number in NUMBERS:
                 goes_to(cluster, load, number, None)
@@ -74,7 +74,7 @@ def test_no_client_is_told_of_an_upgrade_or_of_the_way_back(cluster: Cluster, ag
             outcome = transactions.end()
             transactions.check_records(outcome)
         if against == "apache-kafka":
-            forgiven += load.forgive_loads()
+            forgiven += load.forgive(LOADS)
         print(f"{forgiven} commits of librdkafka were told that their coordinator loads")
         load.finish()
         java.finish()
