@@ -26,6 +26,16 @@ COMMANDS = [
 ]
 
 
+#: A node that has not been formatted.
+NODE = """process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=localhost:9093
+log.dirs=data
+"""
+
+
 @pytest.fixture
 def closed() -> Iterator[str]:
     """An address that refuses connections as long as the test lasts."""
@@ -41,7 +51,11 @@ def test_without_a_broker_one_line_says_so(
     closed: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    # The check of a node reads this file before it asks.
+    (tmp_path / "server.properties").write_text(NODE)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     words = shlex.split(reference.leaf_example(command).splitlines()[0].partition(" | ")[0].partition(" < ")[0])
     assert main([*words[1:], "-b", closed]) == 1
