@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
@@ -292,7 +292,18 @@ def commit_for(group: str, bootstrap: str, number: int, topic: str = "groups") -
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         parts = [ClientPartition(topic, 1, number, metadata=f"número {number}")]
-        consumer.commit(offsets=parts, asynchronous=False)
+
+        def is_committed() -> bool:
+            try:
+                consumer.commit(offsets=parts, asynchronous=False)
+            except KafkaException as error:
+                # librdkafka tells its application that the coordinator of Apache Kafka loads.
+                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                return False
+            return True
+
+        wait_until(is_committed, f"{group} has committed {number}")
     finally:
         consumer.close()
 
