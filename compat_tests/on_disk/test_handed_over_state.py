@@ -119,7 +119,9 @@ def _live(home: Home, number: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kraft_version", [1, 0])
+@pytest.mark.parametrize(
+    "kraft_version", [1, pytest.param(0, marks=pytest.mark.long(amount="two handovers of a static quorum"))]
+)
 def test_state_that_is_in_no_topic_keeps_its_meaning_in_both_hands(kraft_version: int) -> None:
     needs.java()
     kafka_libs()
