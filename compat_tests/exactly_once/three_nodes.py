@@ -7,7 +7,6 @@ from itertools import cycle
 from pathlib import Path
 
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from testkit.nodes.wire import Wire
 
 NUMBERS = (1, 2, 3)
 REPLICATED = {
@@ -55,8 +54,7 @@ class ThreeNodes:
         missing = [number for number in NUMBERS if number not in self.cluster.running]
         self.cluster.start(*missing)
         self.cluster.serving(*NUMBERS)
-        with Wire(self.cluster.address(NUMBERS[0])) as wire:
-            topics = [topic.name for topic in wire.metadata().topics]
+        topics = self.cluster.all_topics()
         self.cluster.in_sync(*topics)
         return missing, topics
 

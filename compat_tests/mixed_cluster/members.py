@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -289,7 +289,7 @@ class Cluster(Nodes):
     def hand_over(self, number: int, kind: Kind) -> None:
         """Shut a member down, and start it as one of this kind, with the same properties and directories."""
         self.stop(number)
-        self.members[number] = Member(kind, self.members[number].roles)
+        self.members[number] = replace(self.members[number], kind=kind)
         self.start(number)
 
     def add(self, number: int, member: Member, listener: str | None = None) -> None:
@@ -325,7 +325,7 @@ class Cluster(Nodes):
         self.in_sync(topic)
         partitions = self.partitions(topic)
         with Wire(self.address(self.living()[0])) as wire:
-            _reassign(
+            reassign(
                 wire,
                 topic,
                 {index: sorted(partition.replica_nodes, key=order.index) for index, partition in partitions.items()},
@@ -341,7 +341,7 @@ class Cluster(Nodes):
     def place(self, topic: str, replicas: Sequence[int]) -> None:
         """Give every partition of a topic these replicas, and wait until they are in sync and no other one is left."""
         with Wire(self.address(self.living()[0])) as wire:
-            _reassign(wire, topic, {index: list(replicas) for index in self.partitions(topic)})
+            reassign(wire, topic, {index: list(replicas) for index in self.partitions(topic)})
         self.all_say(
             f"{topic} is on nodes {replicas}",
             topic,
@@ -383,7 +383,8 @@ class Cluster(Nodes):
         return "\n".join(ends)
 
 
-def _reassign(wire: Wire, topic: str, replicas: Mapping[int, list[int]]) -> None:
+def reassign(wire: Wire, topic: str, replicas: Mapping[int, list[int]]) -> None:
+    """Begin to give partitions of a topic these replicas."""
     wanted = [ReassignablePartition(partition_index=index, replicas=each) for index, each in replicas.items()]
     reassigned = wire.call(
         AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=wanted)])

@@ -22,7 +22,6 @@ from pykbroker_raft.batches import control_records
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.voters_record import VotersRecord
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire
@@ -69,9 +68,8 @@ def cluster(request: pytest.FixtureRequest, new_cluster: NewCluster, renamed: li
 
 def voters(cluster: Cluster) -> dict[int, set[str]]:
     """Return the hosts of each voter, from the active controller."""
-    asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
     with cluster.controller(cluster.active()) as wire:
-        answer = wire.call(DescribeQuorumRequest(topics=[asked]))
+        answer = wire.quorum()
     (part,) = answer.topics[0].partitions
     hosts = {node.node_id: {listener.host for listener in node.listeners} for node in answer.nodes}
     return {voter.replica_id: hosts.get(voter.replica_id, set()) for voter in part.current_voters}

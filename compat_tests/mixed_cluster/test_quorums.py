@@ -16,7 +16,6 @@ from compat_tests.mixed_cluster.images import log_differences, log_of, snapshot_
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster, Kind, Member
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire
 
@@ -97,9 +96,8 @@ def topics(cluster: Cluster) -> Topics:
 
 def ends(cluster: Cluster, controller: int) -> dict[int, int]:
     """Return the offset that each voter has fetched, from the leader; the leader's own end by its own id."""
-    asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
     with cluster.controller(controller) as wire:
-        (part,) = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions
+        (part,) = wire.quorum().topics[0].partitions
     if part.error_code != ErrorCode.NONE or part.leader_id != controller:
         return {}
     return {voter.replica_id: voter.log_end_offset for voter in part.current_voters}

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compat_tests.mixed_cluster.members import CLUSTER_ID, PATIENCE_S, Cluster, Kind, Member
+from compat_tests.mixed_cluster.members import CLUSTER_ID, PATIENCE_S, Cluster, Kind, Member, reassign
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from pykbroker_wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.primitives import uuid_from_str
@@ -43,31 +38,14 @@ def exchange(cluster: Cluster, old: int, new: int, kind: Kind, *, secured: bool)
         _ask(cluster, f"broker {old} is unregistered", UnregisterBrokerRequest(broker_id=old))
 
 
-def all_topics(cluster: Cluster) -> list[str]:
-    with Wire(cluster.address(cluster.living()[0])) as wire:
-        return [topic.name for topic in wire.metadata().topics]
-
-
 def _take_over_replicas(cluster: Cluster, old: int, new: int) -> None:
-    topics = all_topics(cluster)
-    placed = {topic: _replicas(cluster, topic) for topic in topics}
-    wanted = [
-        ReassignableTopic(
-            name=topic,
-            partitions=[
-                ReassignablePartition(
-                    partition_index=index, replicas=[new if number == old else number for number in replicas]
-                )
-                for index, replicas in partitions.items()
-                if old in replicas
-            ],
-        )
-        for topic, partitions in placed.items()
-    ]
+    topics = cluster.all_topics()
     with Wire(cluster.address(cluster.living()[0]), timeout=PATIENCE_S) as wire:
-        answer = wire.call(AlterPartitionReassignmentsRequest(topics=wanted, timeout_ms=60_000))
-    assert not answer.error_code, answer
-    assert not any(part.error_code for topic in answer.responses for part in topic.partitions), answer
+        for topic in topics:
+            held = {index: placed for index, placed in _replicas(cluster, topic).items() if old in placed}
+            if held:
+                taken = {index: [new if each == old else each for each in placed] for index, placed in held.items()}
+                reassign(wire, topic, taken)
     eventually(
         f"no replica is on node {old}",
         lambda: not any(old in replicas for topic in topics for replicas in _replicas(cluster, topic).values()),
@@ -86,7 +64,7 @@ def _add_voter(cluster: Cluster, new: int) -> None:
         cluster_id=CLUSTER_ID,
         timeout_ms=30_000,
         voter_id=new,
-        voter_directory_id=_directory_id(cluster, new),
+        voter_directory_id=cluster.directory_id(new),
         listeners=[Listener(name="CONTROLLER", host="localhost", port=_port(cluster.controller_address(new)))],
     )
     _ask(cluster, f"{new} is a voter", voter, done=ErrorCode.DUPLICATE_VOTER)
@@ -106,11 +84,6 @@ def _ask(
             return wire.call(request).error_code in (ErrorCode.NONE, done)
 
     eventually(what, look, seconds=PATIENCE_S)
-
-
-def _directory_id(cluster: Cluster, number: int) -> bytes:
-    lines = (cluster.data(number) / "meta.properties").read_text().splitlines()
-    return uuid_from_str(next(line.partition("=")[2] for line in lines if line.startswith("directory.id=")))
 
 
 def _port(address: str) -> int:

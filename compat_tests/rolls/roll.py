@@ -16,9 +16,8 @@ from compat_tests.exactly_once import reading
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster, Kind, Member
 from compat_tests.rolls.applications import Applications
 from compat_tests.rolls.configurations import Configuration
-from compat_tests.rolls.exchange import all_topics, exchange
+from compat_tests.rolls.exchange import exchange
 from compat_tests.rolls.load import Load, led_by, order_from
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire
 from testkit.writers import Asking, lost
@@ -35,9 +34,7 @@ class Pause:
     """The longest time in which a partition took no record while a node changed hands."""
 
     seconds: float
-    #: the node, what it became, and the kind of the controller that was active before and after
-    number: int
-    to: Kind
+    #: the kind of the controller that was active before and after
     controllers: tuple[Kind, Kind]
 
 
@@ -121,7 +118,7 @@ class Roll:
             self._cluster.hand_over(number, to)
         self._settled(number)
         controllers = (active, self._active_kind())
-        self.pauses += [Pause(seconds, number, to, controllers) for seconds in self._watch.pauses(begin)]
+        self.pauses += [Pause(seconds, controllers) for seconds in self._watch.pauses(begin)]
         return number
 
     def _exchange(self, old: int, to: Kind) -> int:
@@ -138,7 +135,7 @@ class Roll:
 
     def _settled(self, number: int) -> None:
         """Wait until the cluster is whole, and a node that is a broker leads its topics again."""
-        self._cluster.in_sync(*all_topics(self._cluster))
+        self._cluster.in_sync(*self._cluster.all_topics())
         eventually("every voter has the whole metadata log", self._voters_are_whole, seconds=PATIENCE_S)
         if number in self._cluster.numbers:
             self._load.leads_again(number)
@@ -148,9 +145,8 @@ class Roll:
         self._watch.goes_on()
 
     def _voters_are_whole(self) -> bool:
-        asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
         with Wire(self._cluster.address(self._cluster.living()[0])) as wire:
-            (quorum,) = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions
+            (quorum,) = wire.quorum().topics[0].partitions
         ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
         return ends.keys() == set(self._cluster.controllers) and min(ends.values()) >= quorum.high_watermark > 0
 

@@ -18,7 +18,6 @@ from compat_tests.on_disk.dumps import differences
 from compat_tests.three_nodes.clusters import Both, texts
 from compat_tests.three_nodes.printed import compared
 from compat_tests.tool_server import Ended
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.wire import Wire
 from testkit.oracle.kafka import tool_command
@@ -47,8 +46,7 @@ def copies(both: Both, tmp_path_factory: pytest.TempPathFactory) -> dict[Cluster
 
 def _newest_snapshot(cluster: Cluster) -> Path:
     with Wire(cluster.address(1)) as wire:
-        asked = RequestTopicData(topic_name=METADATA, partitions=[RequestPartitionData(partition_index=0)])
-        end = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions[0].high_watermark
+        end = wire.quorum().topics[0].partitions[0].high_watermark
 
     def look() -> Path | None:
         newest = max((cluster.data(1) / f"{METADATA}-0").glob("*.checkpoint"))

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
-from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 from pykbroker_wire.records.batch import iter_batches
 from testkit.nodes.wire import Wire
 
@@ -79,11 +78,10 @@ class Nodes(ABC):
 
     def active(self, *, but: int | None = None) -> int:
         """Return the active controller, by a living node."""
-        asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
 
         def look() -> int | None:
             for _, wire in self.wires():
-                topics = wire.call(DescribeQuorumRequest(topics=[asked])).topics
+                topics = wire.quorum().topics
                 leader: int = topics[0].partitions[0].leader_id if topics else -1
                 if leader in self.running and leader != but:
                     return leader
@@ -93,13 +91,22 @@ class Nodes(ABC):
 
     def voters(self) -> dict[int, str]:
         """Return the voters and their directories, by the active controller."""
-        asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
         for _, wire in self.wires():
-            topics = wire.call(DescribeQuorumRequest(topics=[asked])).topics
+            topics = wire.quorum().topics
             if topics and not topics[0].partitions[0].error_code:
                 voters = topics[0].partitions[0].current_voters
                 return {voter.replica_id: uuid_to_str(bytes(voter.replica_directory_id)) for voter in voters}
         return {}
+
+    def directory_id(self, number: int) -> bytes:
+        """Return the id of the directory with this broker's replicas, from its files."""
+        lines = (self.data(number) / "meta.properties").read_text().splitlines()
+        return uuid_from_str(next(line.partition("=")[2] for line in lines if line.startswith("directory.id=")))
+
+    def all_topics(self) -> list[str]:
+        """Return all topics, internal ones too, by a living node."""
+        with Wire(self.address(self.living()[0])) as wire:
+            return [topic.name for topic in wire.metadata().topics]
 
     def serving(self, *numbers: int) -> None:
         """Wait until every living node names these brokers, which means that they are not fenced."""

@@ -26,6 +26,7 @@ from pykbroker_wire.errors import DecodeError, ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages import create_topics, incremental_alter_configs
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -256,6 +257,11 @@ class Wire:
 
         topics = [MetadataRequestTopic(name=name) for name in names] if names else None
         return self.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
+
+    def quorum(self) -> Any:
+        """Return the answer of DescribeQuorum; a node that knows no leader may answer without the partition."""
+        asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
+        return self.call(DescribeQuorumRequest(topics=[asked]))
 
     def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
         """Repeat it for a while, as every client does, until the broker knows what the controller knows."""

@@ -16,7 +16,6 @@ from pykbroker.dispatch.rows import On
 from pykbroker_raft import rpc
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.nodes.nodes import eventually
 from testkit.nodes.processes import Process, format_combined
 from testkit.nodes.wire import CLOSED, Wire, any_header, batch, framed
@@ -55,9 +54,8 @@ class Controller:
         return [line for line in self.process.tail(100_000).splitlines() if any(word in line for word in words)]
 
     def leads(self) -> bool:
-        topics = [RequestTopicData(topic_name=rpc.TOPIC, partitions=[RequestPartitionData(partition_index=0)])]
         with Wire(self.process.address) as wire:
-            answer = wire.call(DescribeQuorumRequest(topics=topics))
+            answer = wire.quorum()
         return not answer.error_code and answer.topics[0].partitions[0].leader_id == 1
 
     def has_its_broker(self) -> bool:
@@ -138,9 +136,8 @@ def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.Ca
     try:
         eventually("the node leads its quorum again", controller.leads)
         eventually("the broker is a member again", controller.has_its_broker)
-    except AssertionError:
-        with capsys.disabled():
-            print(controller.process.tail(60))
+    except AssertionError as error:
+        error.add_note(controller.process.tail(60))
         raise
     controller.serves("after")
     assert controller.metadata().startswith(before)

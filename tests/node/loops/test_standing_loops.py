@@ -16,7 +16,6 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from testkit.nodes.load import Load
 from testkit.nodes.nodes import TRANSACTION, eventually
@@ -92,9 +91,8 @@ def id_of(trio: Trio, number: int, topic: str) -> bytes:
 
 
 def quorum_epoch(trio: Trio, number: int) -> int:
-    asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
     with Wire(trio.address(number)) as wire:
-        return int(wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions[0].leader_epoch)
+        return int(wire.quorum().topics[0].partitions[0].leader_epoch)
 
 
 @pytest.mark.parametrize(

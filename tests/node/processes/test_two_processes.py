@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from testkit.acting import acts
 from testkit.nodes.processes import Process, run_here, write_properties
 from testkit.nodes.wire import Wire, batch
@@ -105,10 +104,7 @@ def test_client_smoke(tmp_path: Path, quorum: str) -> None:
                 pass
             assert [node.node_id for node in wire.metadata().brokers] == [2]
             # The broker is an observer of the quorum, the controller its only voter.
-            asked = RequestTopicData(
-                topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]
-            )
-            described = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions[0]
+            described = wire.quorum().topics[0].partitions[0]
             assert described.leader_id == 1
             assert [voter.replica_id for voter in described.current_voters] == [1]
             assert [observer.replica_id for observer in described.observers] == [2]

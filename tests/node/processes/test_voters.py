@@ -66,18 +66,13 @@ def remove(trio: Trio, number: int) -> None:
     eventually(f"voter {number} is removed", lambda: ask(trio, voter)[0] is ErrorCode.NONE)
 
 
-def directory(trio: Trio, number: int) -> bytes:
-    lines = (trio.data(number) / "meta.properties").read_text().splitlines()
-    return uuid_from_str(next(line.partition("=")[2] for line in lines if line.startswith("directory.id=")))
-
-
 def add(trio: Trio, number: int) -> None:
     listener = Listener(name="CONTROLLER", host="127.0.0.1", port=trio.controller_ports[number])
     voter = AddRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         timeout_ms=5000,
         voter_id=number,
-        voter_directory_id=directory(trio, number),
+        voter_directory_id=trio.directory_id(number),
         listeners=[listener],
     )
     eventually(f"voter {number} is added", lambda: ask(trio, voter)[0] is ErrorCode.NONE)
@@ -114,7 +109,7 @@ def test_voters_are_removed_and_added_while_clients_write(tmp_path: Path, quorum
     with trio:
         trio.serving(1, 2, 3)
         if quorum == "static":
-            refused = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=1, voter_directory_id=directory(trio, 1))
+            refused = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=1, voter_directory_id=trio.directory_id(1))
             assert ask(trio, refused)[0] is ErrorCode.UNSUPPORTED_VERSION
             update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
             raised = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=5000)
