@@ -146,6 +146,10 @@ class Cluster(Nodes):
     def address(self, number: int) -> str:
         return f"localhost:{self._ports[number]}"
 
+    def further_address(self, number: int) -> str:
+        """Return the address of a member's further listener."""
+        return self._listeners[number].rpartition("/")[2]
+
     def controller_address(self, number: int) -> str:
         return f"localhost:{self._ports[number] + 1}"
 

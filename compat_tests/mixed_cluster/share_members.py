@@ -64,14 +64,15 @@ def judge(events: list[Event], produced: int) -> None:
 class ShareMembers:
     """The members of all groups. `produce` writes records and does not wait; `all_came` does."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, bootstrap: str | None = None) -> None:
+        """`bootstrap`: where the members begin, when it is not at the brokers that are there now."""
         self._cluster = cluster
         self._topic = topic
         self.groups = {(client, mode): f"{topic}-{client}-{mode}" for client in CLIENTS for mode in MODES}
         self.events: dict[str, list[Event]] = {group: [] for group in self.groups.values()}
         self.produced = 0
         self._ended = threading.Event()
-        self._bootstrap = ",".join(cluster.address(number) for number in cluster.numbers)
+        self._bootstrap = bootstrap or cluster.bootstrap
         # With several requests in flight, librdkafka may write records twice (testkit/torture/epochs.py).
         settings = {"enable.idempotence": True, "max.in.flight": 1, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": self._bootstrap, **settings})

@@ -13,7 +13,7 @@ from compat_tests.exactly_once.test_streams import WordCount
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster
 from compat_tests.mixed_cluster.share_members import ShareMembers
 from compat_tests.rolls.connect_load import ConnectLoad
-from compat_tests.rolls.load import order_from
+from compat_tests.rolls.load import Access, order_from
 from testkit.nodes.nodes import eventually
 
 SHARED = "shared"
@@ -22,13 +22,14 @@ EACH = 40
 
 
 class Applications:
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, access: Access, folder: Path) -> None:
+        """`access`: to the plain listener."""
         cluster.create(SHARED, order_from(cluster.numbers[-1], cluster.numbers))
         with ExitStack() as stack:
-            self._shared = ShareMembers(cluster, SHARED)
+            self._shared = ShareMembers(cluster, SHARED, access.bootstrap)
             stack.enter_context(self._shared.running())
-            self._words = stack.enter_context(closing(WordCount(cluster, folder)))
-            self._connect = stack.enter_context(closing(ConnectLoad(cluster, folder)))
+            self._words = stack.enter_context(closing(WordCount(access, folder)))
+            self._connect = stack.enter_context(closing(ConnectLoad(cluster, access.bootstrap, folder)))
             self._stack = stack.pop_all()
 
     def goes_on(self) -> None:

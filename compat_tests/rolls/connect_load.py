@@ -22,7 +22,7 @@ FILE = "org.apache.kafka.connect.file.FileStream"
 class ConnectLoad:
     """The worker has the defaults of its clients. It delivers at least once, so a line may come again."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, bootstrap: str, folder: Path) -> None:
         cluster.create(TOPIC, order_from(cluster.numbers[0], cluster.numbers))
         self._source, self._target = folder / "source.txt", folder / "target.txt"
         self._source.touch()
@@ -30,7 +30,7 @@ class ConnectLoad:
         self._address = f"http://127.0.0.1:{steady_port()}"
         replicas = str(len(cluster.numbers))
         values = {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": bootstrap,
             "group.id": "connect",
             "key.converter": STRINGS,
             "value.converter": STRINGS,

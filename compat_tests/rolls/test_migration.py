@@ -21,7 +21,7 @@ from compat_tests.rolls.applications import Applications
 from compat_tests.rolls.configurations import CONFIGURATIONS, Configuration
 from compat_tests.rolls.load import LOADS, MOVED, Access, JavaLoad, Load
 from compat_tests.rolls.roll import Roll, next_node
-from compat_tests.rolls.secured_access import let_alice_in, make_cluster
+from compat_tests.rolls.ways_in import let_alice_in, make_cluster, reached
 from testkit import needs
 from testkit.clients import wait_until
 from testkit.oracle.kafka import kafka_libs
@@ -34,29 +34,25 @@ def configuration(request: pytest.FixtureRequest) -> Configuration:
 
 
 @pytest.fixture
-def reached(configuration: Configuration) -> Iterator[tuple[Cluster, Access]]:
+def cluster(configuration: Configuration) -> Iterator[Cluster]:
     needs.java()
     kafka_libs(configuration.release)
-    cluster, access = make_cluster(configuration)
-    with cluster:
-        yield cluster, access
+    with make_cluster(configuration) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def cluster(reached: tuple[Cluster, Access]) -> Cluster:
-    return reached[0]
-
-
-@pytest.fixture
-def access(reached: tuple[Cluster, Access]) -> Access:
-    return reached[1]
+def ways_in(cluster: Cluster, configuration: Configuration) -> Iterator[tuple[Access, Access]]:
+    with reached(cluster, configuration) as found:
+        yield found
 
 
 @pytest.mark.long(amount="there and back, with a kill and a step back")
 @pytest.mark.timeout(1800)
 def test_every_node_goes_there_and_back(
-    configuration: Configuration, cluster: Cluster, access: Access, tmp_path: Path
+    configuration: Configuration, cluster: Cluster, ways_in: tuple[Access, Access], tmp_path: Path
 ) -> None:
+    access, plain = ways_in
     cluster.start_all()
     cluster.serving(*cluster.numbers)
     if configuration.secured:
@@ -64,7 +60,7 @@ def test_every_node_goes_there_and_back(
     with ExitStack() as stack:
         load = stack.enter_context(closing(Load(cluster, access)))
         java = stack.enter_context(closing(JavaLoad(cluster, tmp_path, access)))
-        applications = stack.enter_context(closing(Applications(cluster, tmp_path)))
+        applications = stack.enter_context(closing(Applications(cluster, plain, tmp_path)))
         roll = stack.enter_context(closing(Roll(configuration, cluster, load, applications)))
         load.goes_on()
         wait_until(java.read, "the Java clients work")

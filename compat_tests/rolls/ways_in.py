@@ -1,10 +1,15 @@
-"""A cluster of SASL_SSL with ACLs, and its user: alice logs in with SCRAM, and may read and write."""
+"""How clients reach a cluster that is rolled. Where it has SASL_SSL and ACLs, alice logs in with SCRAM, and may read
+and write."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 from compat_tests.mixed_cluster.members import Cluster
 from compat_tests.mixed_cluster.secured import SETTINGS, USERS
 from compat_tests.rolls.configurations import Configuration
+from compat_tests.rolls.front_door import FrontDoor
 from compat_tests.rolls.load import Access
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -18,28 +23,45 @@ TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
 LITERAL, ALL, ALLOW = 3, 2, 3
 
 
-def make_cluster(configuration: Configuration) -> tuple[Cluster, Access]:
-    """Return a formatted cluster of Apache Kafka that does not run, and how clients will reach it."""
+def make_cluster(configuration: Configuration) -> Cluster:
+    """Return a formatted cluster of Apache Kafka that does not run."""
     members = configuration.members("kafka")
     settings = dict(configuration.settings)
-    secured: dict[int, str] = {}
+    listeners: dict[int, str] = {}
     if configuration.secured:
         settings |= SETTINGS
-        secured = {number: f"localhost:{steady_port()}" for number, member in members.items() if member.is_broker}
+        brokers = [number for number, member in members.items() if member.is_broker]
+        listeners = {number: f"BROKERS://localhost:{steady_port()}" for number in brokers}
     cluster = Cluster(
         members,
         quorum=configuration.quorum,
         settings=settings,
         directories=configuration.directories,
-        listeners={number: f"BROKERS://{address}" for number, address in secured.items()},
+        listeners=listeners,
         kafka=configuration.release,
     )
     # The tool of Apache Kafka formats its nodes.
     cluster.format(*(USERS if configuration.secured else ()), own_tools=True)
-    return cluster, _access(",".join(secured.values())) if secured else Access(cluster.bootstrap)
+    return cluster
 
 
-def _access(bootstrap: str) -> Access:
+@contextmanager
+def reached(cluster: Cluster, configuration: Configuration) -> Iterator[tuple[Access, Access]]:
+    """Yield how clients reach a cluster, and how those do that go through the plain listener. Where every broker goes
+    in time, they have an address that stays."""
+    with ExitStack() as stack:
+
+        def bootstrap(address: Callable[[int], str]) -> str:
+            if configuration.way == "directory":
+                return ",".join(map(address, cluster.numbers))
+            door = FrontDoor(lambda: [address(number) for number in cluster.living()])
+            return stack.enter_context(closing(door)).address
+
+        plain = Access(bootstrap(cluster.address))
+        yield _as_alice(bootstrap(cluster.further_address)) if configuration.secured else plain, plain
+
+
+def _as_alice(bootstrap: str) -> Access:
     trusted = authority().certificate_pem
     librdkafka = {
         "security.protocol": "SASL_SSL",
