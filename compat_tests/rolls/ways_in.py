@@ -1,4 +1,4 @@
-"""How clients reach a cluster that is rolled. Where it has SASL_SSL and ACLs, alice logs in with SCRAM, and may read
+"""The ways into a cluster that is rolled. Where it has SASL_SSL and ACLs, alice logs in with SCRAM, and may read
 and write."""
 
 from __future__ import annotations
