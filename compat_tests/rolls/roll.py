@@ -85,7 +85,7 @@ class Roll:
         configuration: Configuration,
         cluster: Cluster,
         load: Load,
-        applications: Applications,
+        applications: Applications | None = None,
     ) -> None:
         self.pauses: list[Pause] = []
         self._configuration = configuration
@@ -141,7 +141,8 @@ class Roll:
             self._load.leads_again(number)
             self._cluster.move(self._watch.topics[number], number)
         self._load.goes_on()
-        self._applications.goes_on()
+        if self._applications is not None:
+            self._applications.goes_on()
         self._watch.goes_on()
 
     def _voters_are_whole(self) -> bool:

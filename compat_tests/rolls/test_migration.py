@@ -1,9 +1,9 @@
 """Apache Kafka becomes pykbroker node by node, and Apache Kafka again, while clients work.
 
-Idempotent and transactional producers, groups of both protocols, the Java clients, share groups, Kafka Streams and
-Kafka Connect go on with their defaults. Nothing is lost, doubled or out of order, and no application is told of an
-error. Commits that a coordinator refused because it loads or has moved are counted and forgiven, because Apache Kafka
-may have answered them.
+Idempotent and transactional producers, groups of both protocols and the Java clients go on with their defaults, and in
+a long run share groups, Kafka Streams and Kafka Connect, too. Nothing is lost, doubled or out of order, and no
+application is told of an error. Commits that a coordinator refused because it loads or has moved are counted and
+forgiven, because Apache Kafka may have answered them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from testkit import needs
 from testkit.clients import wait_until
 from testkit.oracle.kafka import kafka_libs
 
+#: one of each shape, kraft.version, release and way
+IN_CI = [CONFIGURATIONS[0], CONFIGURATIONS[2]]
 
-@pytest.fixture(params=CONFIGURATIONS, ids=str)
+
+@pytest.fixture
 def configuration(request: pytest.FixtureRequest) -> Configuration:
     found: Configuration = request.param
     return found
@@ -47,10 +50,30 @@ def ways_in(cluster: Cluster, configuration: Configuration) -> Iterator[tuple[Ac
         yield found
 
 
-@pytest.mark.long(amount="there and back, with a kill and a step back")
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("configuration", IN_CI, ids=str, indirect=True)
 def test_every_node_goes_there_and_back(
     configuration: Configuration, cluster: Cluster, ways_in: tuple[Access, Access], tmp_path: Path
+) -> None:
+    _there_and_back(configuration, cluster, ways_in, tmp_path, has_applications=False)
+
+
+@pytest.mark.long(amount="there and back, with a kill and a step back")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str, indirect=True)
+def test_applications_go_on_while_every_node_goes_there_and_back(
+    configuration: Configuration, cluster: Cluster, ways_in: tuple[Access, Access], tmp_path: Path
+) -> None:
+    _there_and_back(configuration, cluster, ways_in, tmp_path, has_applications=True)
+
+
+def _there_and_back(
+    configuration: Configuration,
+    cluster: Cluster,
+    ways_in: tuple[Access, Access],
+    folder: Path,
+    *,
+    has_applications: bool,
 ) -> None:
     access, plain = ways_in
     cluster.start_all()
@@ -59,8 +82,8 @@ def test_every_node_goes_there_and_back(
         let_alice_in(cluster)
     with ExitStack() as stack:
         load = stack.enter_context(closing(Load(cluster, access)))
-        java = stack.enter_context(closing(JavaLoad(cluster, tmp_path, access)))
-        applications = stack.enter_context(closing(Applications(cluster, plain, tmp_path)))
+        java = stack.enter_context(closing(JavaLoad(cluster, folder, access)))
+        applications = stack.enter_context(closing(Applications(cluster, plain, folder))) if has_applications else None
         roll = stack.enter_context(closing(Roll(configuration, cluster, load, applications)))
         load.goes_on()
         wait_until(java.read, "the Java clients work")
@@ -71,7 +94,8 @@ def test_every_node_goes_there_and_back(
         roll.finish()
         load.finish()
         java.finish()
-        applications.finish()
+        if applications is not None:
+            applications.finish()
     assert not cluster.complaints()
 
 
