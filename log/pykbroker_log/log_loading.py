@@ -12,6 +12,7 @@ Invariants:
   are removed, and kept aside if they contain whole batches (quarantine.py).
 * In a log with a guard, records are cut off or removed only if the guard allows it.
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
+* Batches of magic 0 and 1 are never cut off: the log is refused with an OSError (old_batches.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pykbroker_log.leftovers import ParsedName, finish_leftovers, is_leftover, p
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
+from pykbroker_log.old_batches import refuse_old_batch
 from pykbroker_log.producer_loading import ProducerLoader
 from pykbroker_log.producers import ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
@@ -127,7 +129,15 @@ class LogLoader:
                 raise
 
     def steps(self) -> Generator[int, None, LoadedLog]:
-        """Load the log in steps. Yields the number of bytes that were checked since the last step."""
+        """Load the log in steps. Yields the number of bytes that were checked since the last step. Raises OSError."""
+        try:
+            return (yield from self._steps())
+        except CorruptBatch:
+            for segment in self.segments:
+                refuse_old_batch(segment.file, segment.path(names.LOG), 0)
+            raise
+
+    def _steps(self) -> Generator[int, None, LoadedLog]:
         found = [] if self.is_new else self._list()
         if any(is_leftover(name, parsed) for name, parsed in found):
             self.work.notes += finish_leftovers(self.disk, self.path, found)
@@ -297,6 +307,7 @@ class LogLoader:
             self.work.notes.append(f"the segment at offset {segment.base_offset} {why}")
             yield from self._remove_from(index, keep=why != _STARTED_AFRESH)
             return False
+        refuse_old_batch(segment.file, segment.path(names.LOG), 0)
         producers = self.producers.states
         self.producers.catch_up(self.segments, segment.base_offset)
         if segment.base_offset > self.work.from_offset:
@@ -324,6 +335,7 @@ class LogLoader:
         self.work.segments += 1
         self.work.batches += result.batches
         if result.excess_bytes:
+            refuse_old_batch(segment.file, segment.path(names.LOG), segment.size)
             if guard is not None:
                 yield from self._ask_guard(index, segment.size, result.next_offset, result.reason)
             yield from self._tell_of_damage(segment, result)

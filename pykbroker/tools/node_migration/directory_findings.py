@@ -54,6 +54,7 @@ def directory_findings(
     found += _locks(files.directories, runs_in_cluster)
     found += _room(config, files)
     found += _owners(files.directories, user)
+    found += _old_formats(files.directories)
     if any(each.unreadable is not None for each in files.directories):
         return None, found
     opened, refused = _opened(config, files, now_ms)
@@ -123,6 +124,18 @@ def _owners(directories: Sequence[FoundDirectory], user: int) -> Iterator[NodeFi
                 f"The directory belongs to uid {each.owner}, and this user is uid {user}",
                 each.path,
                 f"Run pykbroker as uid {each.owner}, so that Apache Kafka can use its files again",
+            )
+
+
+def _old_formats(directories: Sequence[FoundDirectory]) -> Iterator[NodeFinding]:
+    """The log loader refuses such a log, and its directory goes offline. Apache Kafka 4.x reads it."""
+    for each in directories:
+        if each.old_batches:
+            shown = [f"{folder} (magic {magic})" for folder, magic in sorted(each.old_batches.items())]
+            yield stop(
+                f"{counted(len(shown), 'log')} with record batches of a format that is not served: {some(shown)}",
+                each.path,
+                "While Apache Kafka runs, copy the records to a new topic, which has magic 2, or delete them",
             )
 
 

@@ -1,8 +1,12 @@
 """Reads the log directories of a node into a disk in memory, on which the code of a start can run without any effect.
 
 Responsible for what is copied: the small files of each directory, the names of the folders of partitions, and the whole
-folder of the metadata log. Also for facts that a copy cannot have: locks, owners, free room, the bytes of the first
-segments. Not responsible for what the facts mean (directory_findings.py).
+folder of the metadata log. Also for facts that a copy cannot have: locks, owners, free room, the names of the first
+segments, and the formats of record batches. Not responsible for what the facts mean (directory_findings.py).
+
+For the formats, a few bytes are read of each log: the front of the first batch in its oldest and in its active segment.
+Formats rise in the life of a log, so records of an old format are its oldest. If log.message.format.version was lowered
+once, they are its newest. Reading every segment would take minutes on a large disk, and would find no more.
 
 Invariant: nothing is opened for writing, and no name is made. The lock of a directory is only looked at.
 """
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +24,7 @@ from pykbroker.storage.format import directories_of
 from pykbroker_log import names
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_log.old_batches import FRONT_SIZE, old_magic_of
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.locks import readers_lock
 from pykbroker_raft.metadata_storage import DIRECTORY
@@ -44,6 +49,8 @@ class FoundDirectory:
     closed_to_us: list[str] = field(default_factory=list)
     owner: int = -1
     free_bytes: int = -1
+    #: folder of a partition -> magic of the old record batches in its log
+    old_batches: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -105,8 +112,10 @@ def _read_entry(disk: OsDisk, files: NodeFiles, found: FoundDirectory, name: str
     elif (parsed := names.parse_partition_dir(name)) is not None:
         listed = disk.list(inside)
         copy.make_dirs(inside)
-        if not parsed.mark and (first := _first_segment(listed)) is not None:
-            files.first_segments[parsed.topic, parsed.partition] = first
+        segments = sorted(_segments(listed))
+        if not parsed.mark and segments:
+            files.first_segments[parsed.topic, parsed.partition] = segments[0]
+            _look_for_old_batches(disk, found, name, dict.fromkeys([segments[0], segments[-1]]))
 
 
 def _is_locked(path: str) -> bool:
@@ -142,10 +151,25 @@ def _copy_metadata_log(disk: OsDisk, files: NodeFiles, folder: str) -> None:
                 files.copy.unlink(f"{folder}/{name}")
 
 
-def _first_segment(listed: Sequence[str]) -> int | None:
-    bases = [
+def _segments(listed: Sequence[str]) -> list[int]:
+    return [
         segment.base_offset
         for segment in map(names.parse_segment_file, listed)
         if segment is not None and segment.kind == names.LOG and not segment.state
     ]
-    return min(bases, default=None)
+
+
+def _look_for_old_batches(disk: OsDisk, found: FoundDirectory, folder: str, bases: Iterable[int]) -> None:
+    for base in bases:
+        path = f"{found.path}/{folder}/{names.segment_file(base, names.LOG)}"
+        file = disk.open(path)
+        try:
+            magic = old_magic_of(file.pread(FRONT_SIZE, 0), file.size())
+        except PermissionError:
+            found.closed_to_us.append(f"{folder}/{names.segment_file(base, names.LOG)}")
+            return
+        finally:
+            file.close()
+        if magic is not None:
+            found.old_batches[folder] = magic
+            return

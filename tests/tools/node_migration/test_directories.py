@@ -14,8 +14,10 @@ from pykbroker.tools.node_migration.node_files import FoundDirectory
 from pykbroker_log import names
 from pykbroker_log.disk import Disk, read_file
 from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.files import OsFile
 from pykbroker_raft.metadata_storage import DIRECTORY
 from pykbroker_wire.primitives import uuid_to_str
+from testkit.logs.old_batches import old_batches
 from tests.tools.node_migration.nodes_to_check import checked, files, settings, stops, unpacked, warnings
 
 pytestmark = pytest.mark.slow
@@ -179,6 +181,35 @@ def test_a_checkpointed_start_below_the_first_segment_is_a_warning(data: Path) -
     segment = data / "small-0" / names.segment_file(0, names.LOG)
     segment.rename(data / "small-0" / names.segment_file(50, names.LOG))
     assert "The log start is below the first segment: small-0" in warnings(checked(settings(data)).findings)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_record_batches_of_an_old_format(data: Path, magic: int) -> None:
+    """The start refuses them, see tests/log/test_old_batches.py."""
+    segment = data / "small-0" / names.segment_file(0, names.LOG)
+    segment.write_bytes(old_batches(magic, 0))
+    stopped(data, f"1 log with record batches of a format that is not served: small-0 (magic {magic})")
+
+
+def test_an_old_format_in_the_active_segment_alone(data: Path) -> None:
+    (data / "small-0" / names.segment_file(900, names.LOG)).write_bytes(old_batches(1, 900))
+    stopped(data, "small-0 (magic 1)")
+
+
+def test_two_batches_of_each_log_are_looked_at(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for base in (900, 1000, 1100):
+        (data / "small-0" / names.segment_file(base, names.LOG)).write_bytes(b"")
+    opened: list[str] = []
+    of_disk = OsDisk.open
+
+    def opening(disk: OsDisk, path: str, *, create: bool = False) -> OsFile:
+        opened.append(path)
+        return of_disk(disk, path, create=create)
+
+    monkeypatch.setattr(OsDisk, "open", opening)
+    assert not stops(checked(settings(data)).findings)
+    found = [Path(path).name for path in opened if "small-0" in path]
+    assert found == [names.segment_file(base, names.LOG) for base in (0, 1100)]
 
 
 def test_too_little_room_for_the_reserve(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
