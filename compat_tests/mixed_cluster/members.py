@@ -284,7 +284,8 @@ class Cluster(Nodes):
             process = self.running.pop(number)
             # A JVM that was asked to end returns the number of the signal.
             code = process.wait()
-            assert code == (128 + signal.SIGTERM if process.kind == "kafka" else 0), f"node {number} ended with {code}"
+            wanted = 128 + signal.SIGTERM if process.kind == "kafka" else 0
+            assert code == wanted, f"node {number} ended with {code}:\n{process.tail()}"
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
@@ -419,8 +420,8 @@ class _Process:
     def wait_ready(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while READY[self.kind] not in self._log_file.read_bytes()[self._before :]:
-            assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self._tail()}"
-            assert time.monotonic() < deadline, f"not ready after {PATIENCE_S} s:\n{self._tail()}"
+            assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self.tail()}"
+            assert time.monotonic() < deadline, f"not ready after {PATIENCE_S} s:\n{self.tail()}"
             time.sleep(0.05)
 
     def ask(self, number: signal.Signals) -> None:
@@ -437,9 +438,9 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"a node of {self.kind} did not stop:\n{self._tail()}") from None
+            raise AssertionError(f"a node of {self.kind} did not stop:\n{self.tail()}") from None
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-60:])
 
 
