@@ -28,6 +28,8 @@ class NodeIdentity:
     directory_id: str | None = None
     #: controller.quorum.voters: node -> host and port
     voters: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    #: True if a process runs on the directories. The cluster learns of a stop only later.
+    runs: bool = True
 
 
 def cluster_findings(facts: ClusterFacts, node: NodeIdentity) -> list[NodeFinding]:
@@ -146,7 +148,7 @@ def _replication(facts: ClusterFacts, node: NodeIdentity) -> Iterator[NodeFindin
             _WHERE,
             "Wait until each replica is in sync: `pykbroker topics describe --under-replicated`",
         )
-    if only_us and facts.is_alive(node.id):
+    if only_us and node.runs:
         yield stop(
             f"{counted(len(only_us), 'under-replicated partition')}, for lack of this node: {some(_named(only_us))}",
             _WHERE,
@@ -154,7 +156,7 @@ def _replication(facts: ClusterFacts, node: NodeIdentity) -> Iterator[NodeFindin
         )
     elif only_us:
         yield ok(
-            f"{counted(len(only_us), 'partition')} wait for this node, which does not run: {some(_named(only_us))}",
+            f"{counted(len(only_us), 'partition')} out of sync until this node starts: {some(_named(only_us))}",
             _WHERE,
         )
 

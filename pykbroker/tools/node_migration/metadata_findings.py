@@ -73,7 +73,7 @@ def image_findings(
         yield warn(
             f"The cluster has features whose groups are not served: {', '.join(kept)}",
             "the metadata of the cluster",
-            "Members of such groups stop while a pykbroker coordinates them; keep their coordinators on Apache Kafka",
+            "Nothing without group.protocol=streams; members of such groups stop while a pykbroker coordinates them",
         )
     silent = without_effect(config, delta)
     if silent:

@@ -33,6 +33,8 @@ class CheckedNode:
     findings: list[NodeFinding] = field(default_factory=list)
     directories: OpenedDirectories | None = None
     image: MetadataImage = EMPTY_IMAGE
+    #: True if a process runs on one of the directories
+    runs: bool = False
 
 
 def checked_settings(properties: Mapping[str, str], where: str) -> CheckedNode:
@@ -48,6 +50,7 @@ def check_directories(node: CheckedNode, *, runs_in_cluster: bool | None) -> Non
     now_ms = time.time_ns() // 1_000_000
     with logged_warnings() as logged:
         files = read_node_files(config)
+        node.runs = any(each.is_locked for each in files.directories)
         node.directories, found = directory_findings(
             config, files, runs_in_cluster=runs_in_cluster, now_ms=now_ms, user=os.geteuid()
         )
@@ -71,6 +74,7 @@ def check_cluster(node: CheckedNode, facts: ClusterFacts) -> None:
         None if opened is None else opened.formatted.cluster_id,
         None if directory_id is None else uuid_to_str(directory_id),
         config.voters,
+        node.runs,
     )
     node.findings += cluster_findings(facts, identity)
 

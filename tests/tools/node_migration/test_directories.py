@@ -128,9 +128,12 @@ def test_files_of_a_running_node_may_go_while_they_are_read(data: Path, monkeypa
 def test_a_directory_that_a_process_has_locked(data: Path, in_cluster: bool | None, level: FindingLevel) -> None:
     lock = OsDisk().lock(str(data / names.LOCK))
     try:
-        found = checked(settings(data), runs_in_cluster=in_cluster).findings
+        node = checked(settings(data), runs_in_cluster=in_cluster)
     finally:
         lock.release()
+    found = node.findings
+    assert node.runs
+    assert not checked(settings(data), runs_in_cluster=in_cluster).runs
     (line,) = [each for each in found if "runs on the directory" in each.what]
     assert (line.level, line.where) == (level, str(data))
     assert bool(stops(found)) == (level is FindingLevel.STOP)
