@@ -77,22 +77,27 @@ class Node(BrokerProcess):
 
     def __init__(self, side: type[Server], number: int, ports: Mapping[int, int], folder: Path) -> None:
         super().__init__(folder / str(number), ports[number])
-        self.name = f"node {number} of {side.name}"
-        self.root = side.root
-        self._side = side
+        self._number = number
+        self.become(side)
         self.directory.mkdir()
         self._properties = self.directory / "server.properties"
         values = properties_of(number, ports, self.directory)
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
+    def become(self, side: type[Server]) -> None:
+        """Let the next start run this side's program. Both take the same properties and directories."""
+        self.side = side
+        self.name = f"node {self._number} of {side.name}"
+        self.root = side.root
+
     def format(self, voters: str) -> None:
-        command = self._side.formatting(self._properties, "--cluster-id", CLUSTER_ID, "--initial-controllers", voters)
+        command = self.side.formatting(self._properties, "--cluster-id", CLUSTER_ID, "--initial-controllers", voters)
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{self.name} was not formatted: {done.stdout}{done.stderr}")
 
     def command(self) -> list[str]:
-        return self._side.starting(self._properties)
+        return self.side.starting(self._properties)
 
 
 class Cluster(Nodes):

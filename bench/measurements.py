@@ -3,7 +3,7 @@
 A measurement returns numbers by name. Those listed as figures are compared, the others are printed next to them. A list
 of numbers has one for each repetition of an event, such as the kill of a node.
 
-A measurement may have its own sides (sides.py): it then runs on pykbroker alone, and returns the numbers of both.
+A measurement may have its own sides (sides.py): it then runs once, and returns the numbers of both.
 """
 
 from __future__ import annotations

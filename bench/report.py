@@ -25,7 +25,8 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over cores", "containers"
 SECURED, SEGMENTS, BALANCE, COLD_START, SHARING = "secured", "segments", "balance", "cold start", "share groups"
-PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SHARING, SEGMENTS, BALANCE)
+ROLLS = "rolls"
+PARTS = (ONE_NODE, THREE_NODES, COLD_START, ROLLS, OVER_CORES, CONTAINERS, SECURED, SHARING, SEGMENTS, BALANCE)
 
 #: The rows that are always in the README, good or bad. The worst row of each part is added, which makes eight more.
 CHOSEN = {
@@ -52,6 +53,16 @@ REMARKS = {
         "\n\nReplication factor 3, min.insync.replicas 2, three combined nodes of one side, which all start at once. "
         "The time is from the start of the processes to the first record acknowledged with acks=all. The client "
         "asks every 10 ms. Stopped: SIGTERM to all at once, and SIGKILL after ten seconds. Killed: SIGKILL to all."
+    ),
+    ROLLS: (
+        "\n\nThree combined nodes of one cluster, replication factor 3, min.insync.replicas 2 ([migration.md]"
+        "(migration.md)). The nodes of Apache Kafka restart one after the other, then pykbroker takes the directory of "
+        "each; the nodes of pykbroker restart, then Apache Kafka takes each directory back. The row names the program "
+        "that starts. The column is the kind of the node that stopped, and of the controller that was active then. So "
+        "Apache Kafka under its own controller, and pykbroker under its own, are rolling restarts of one program; the "
+        "other two are the moves. A figure is the longest pause of a partition while a node stops, starts, comes into "
+        "sync and leads again. A client that asks every 10 ms shows it, unless another one is named. All nodes and "
+        "clients share the cores of one machine, so the start of a JVM is in the figures."
     ),
     OVER_CORES: (
         "\n\nOne Apache Kafka node, which runs on all cores, beside the processes of `pykbroker start --brokers`, each "
@@ -169,8 +180,9 @@ def conditions(run: Run, rows: list[Row]) -> str:
         f"Measured {run['when'].replace('T', ' ')} at commit {run['commit']} on {machine['processor']}, "
         f"{machine['cores']} cores, Python {run['python']}"
     )
-    if any("sides" in row for row in rows):
-        return f"{text}."
+    own = {side for row in rows for side in row.get("sides", ())}
+    if own:
+        return f"{text}, Apache Kafka {run['kafka']}." if any("Apache Kafka" in side for side in own) else f"{text}."
     return (
         f"{text}, Apache Kafka {run['kafka']}; medians of {run['rounds']} interleaved rounds of {run['seconds']:g} s"
         + (f"; before: commit {run['before']}." if run.get("before") else ".")

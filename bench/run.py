@@ -6,12 +6,12 @@ cases. Each measurement defines which direction is better; the ratio is always "
 bench/report.py makes docs/benchmarks.md and the rows of the README from stored runs.
 
 The brokers of both sides run at the same time, one node each, then three nodes each. A measurement that starts its own
-cluster has the machine for that cluster alone. Measurements of segments and balance have their own sides, both of
-pykbroker (sides.py).
+cluster has the machine for that cluster alone. Measurements of rolls, segments and balance have their own sides
+(sides.py).
 
 `--before FOLDER` also measures the pykbroker of another checkout in the same rounds, to show the effect of a change.
-`--alone` leaves out Apache Kafka. `--resume FILE` continues an interrupted run, or adds the rows of another `--only` to
-it.
+`--alone` leaves out Apache Kafka, but for rolls. `--resume FILE` continues an interrupted run, or adds the rows of
+another `--only` to it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from bench.reading import READING  # noqa: E402
 from bench.replication import REPLICATION  # noqa: E402
 from bench.report import RESULTS, format_row, part_of  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
+from bench.rolls import ROLLS  # noqa: E402
 from bench.secured import SECURED  # noqa: E402
 from bench.segments import SEGMENTS  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
@@ -61,7 +62,7 @@ KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES, *COLD_STARTS),
     *(*SPREADING, *CONTAINERS, *SECURED, *SHARING),
-    *(*SEGMENTS, *BALANCING),
+    *(*ROLLS, *SEGMENTS, *BALANCING),
 ]
 
 #: side -> figure -> the value of each round

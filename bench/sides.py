@@ -1,7 +1,7 @@
 """The two sides of a comparison, whose figures are printed next to each other.
 
-Most measurements compare Apache Kafka with pykbroker, each measured by itself. A measurement with its own sides runs on
-pykbroker alone and returns the numbers of both sides, under different names.
+Most measurements compare Apache Kafka with pykbroker, each measured by itself. A measurement with its own sides runs
+once, whatever the sides of the run are, and returns the numbers of both of its sides, under different names.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from compat_tests.rolls.configurations import Configuration
 from compat_tests.rolls.exchange import exchange
 from compat_tests.rolls.load import Load, led_by, order_from
 from testkit.nodes.nodes import eventually
-from testkit.nodes.wire import Wire
 from testkit.writers import Asking, lost
 
 
@@ -136,7 +135,11 @@ class Roll:
     def _settled(self, number: int) -> None:
         """Wait until the cluster is whole, and a node that is a broker leads its topics again."""
         self._cluster.in_sync(*self._cluster.all_topics())
-        eventually("every voter has the whole metadata log", self._voters_are_whole, seconds=PATIENCE_S)
+        eventually(
+            "every voter has the whole metadata log",
+            lambda: self._cluster.voters_are_whole(self._cluster.controllers),
+            seconds=PATIENCE_S,
+        )
         if number in self._cluster.numbers:
             self._load.leads_again(number)
             self._cluster.move(self._watch.topics[number], number)
@@ -144,12 +147,6 @@ class Roll:
         if self._applications is not None:
             self._applications.goes_on()
         self._watch.goes_on()
-
-    def _voters_are_whole(self) -> bool:
-        with Wire(self._cluster.address(self._cluster.living()[0])) as wire:
-            (quorum,) = wire.quorum().topics[0].partitions
-        ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
-        return ends.keys() == set(self._cluster.controllers) and min(ends.values()) >= quorum.high_watermark > 0
 
     def told(self) -> str:
         """Return a line about the pauses under the controllers of each kind."""

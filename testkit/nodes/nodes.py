@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,6 +97,13 @@ class Nodes(ABC):
                 voters = topics[0].partitions[0].current_voters
                 return {voter.replica_id: uuid_to_str(bytes(voter.replica_directory_id)) for voter in voters}
         return {}
+
+    def voters_are_whole(self, voters: Iterable[int]) -> bool:
+        """Return True if these are the voters, and each of them has the metadata log up to the high watermark."""
+        with Wire(self.address(self.living()[0])) as wire:
+            (quorum,) = wire.quorum().topics[0].partitions
+        ends = {voter.replica_id: voter.log_end_offset for voter in quorum.current_voters}
+        return ends.keys() == set(voters) and min(ends.values()) >= quorum.high_watermark > 0
 
     def directory_id(self, number: int) -> bytes:
         """Return the id of the directory with this broker's replicas, from its files."""

@@ -175,7 +175,7 @@ def test_the_rows_of_a_part_have_the_same_sides() -> None:
         sides.setdefault(report.part_of(known.title), set()).add(known.sides)
     assert all(len(found) == 1 for found in sides.values())
     own = {part for part, found in sides.items() if found != {KAFKA_AND_PYKBROKER}}
-    assert own == {report.SEGMENTS, report.BALANCE}
+    assert own == {report.ROLLS, report.SEGMENTS, report.BALANCE}
     # The README compares with Apache Kafka.
     assert not own & report.CHOSEN.keys()
 
