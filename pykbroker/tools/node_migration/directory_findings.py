@@ -150,7 +150,6 @@ def _left_behind(opened: OpenedDirectories, files: NodeFiles) -> Iterator[NodeFi
             )
         folders = log_dir.folders.all()
         yield from _marked(log_dir.path, folders)
-        yield from _starts(log_dir, files.first_segments)
     twice = {key: paths for key, paths in opened.folders.items() if len(paths) > 1}
     if twice:
         shown = [names.partition_dir(*key) for key in sorted(twice)]
@@ -170,16 +169,3 @@ def _marked(path: str, folders: Sequence[Folder]) -> Iterator[NodeFinding]:
         found = [folder.name for folder in folders if folder.mark == mark]
         if found:
             yield warn(f"{counted(len(found), 'folder')} {why}: {some(found)}", path, what)
-
-
-def _starts(log_dir: LogDir, first_segments: Mapping[tuple[str, int], int]) -> Iterator[NodeFinding]:
-    """A tiered log begins in the tier, below its first local segment. Any other log has lost records there."""
-    starts = log_dir.checkpoints.log_starts
-    found = sorted(key for key, start in starts.items() if start < first_segments.get(key, start))
-    if found:
-        shown = some([names.partition_dir(*key) for key in found])
-        yield warn(
-            f"The log start is below the first segment: {shown}",
-            log_dir.path,
-            "Move no tiered topic. In a log without a tier these records are lost: let it follow another replica",
-        )

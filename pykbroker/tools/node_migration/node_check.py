@@ -18,6 +18,7 @@ from pykbroker.tools.node_migration.cluster_facts import ClusterFacts
 from pykbroker.tools.node_migration.cluster_findings import NodeIdentity, cluster_findings
 from pykbroker.tools.node_migration.directory_findings import OpenedDirectories, directory_findings
 from pykbroker.tools.node_migration.findings import NodeFinding, logged_warnings, warn
+from pykbroker.tools.node_migration.log_start_findings import log_start_findings
 from pykbroker.tools.node_migration.metadata_findings import metadata_findings
 from pykbroker.tools.node_migration.node_files import read_node_files
 from pykbroker.tools.node_migration.process_findings import ProcessFacts, environment_findings
@@ -57,6 +58,8 @@ def check_directories(node: CheckedNode, *, runs_in_cluster: bool | None) -> Non
         if node.directories is not None:
             node.image, more = metadata_findings(config, files.copy, node.directories, now_ms=now_ms)
             found += more
+            for log_dir in node.directories.log_dirs:
+                found += log_start_findings(log_dir, files.first_segments, node.image)
     node.findings += found
     where = ", ".join(config.log_dirs)
     node.findings += [warn(line, where, "The start logs the same line") for line in logged]

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import ConfigResource
 from pykbroker.tools.node_migration import directory_findings, node_files
 from pykbroker.tools.node_migration.findings import FindingLevel
+from pykbroker.tools.node_migration.log_start_findings import log_start_findings
 from pykbroker.tools.node_migration.node_files import FoundDirectory
 from pykbroker_log import names
 from pykbroker_log.disk import Disk, read_file
@@ -17,6 +20,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsFile
 from pykbroker_raft.metadata_storage import DIRECTORY
 from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.stored.metadata import ConfigRecord
 from testkit.logs.old_batches import old_batches
 from tests.tools.node_migration.nodes_to_check import checked, files, settings, stops, unpacked, warnings
 
@@ -179,11 +183,35 @@ def test_copies_and_strays_are_warnings(data: Path) -> None:
     assert any("1 folder was set aside as a stray: zstd-0." in line for line in said), said
 
 
-def test_a_checkpointed_start_below_the_first_segment_is_a_warning(data: Path) -> None:
+def without_its_first_segment(data: Path) -> None:
     (data / names.LOG_START_OFFSETS).write_text("0\n1\nsmall 0 3\n")
     segment = data / "small-0" / names.segment_file(0, names.LOG)
     segment.rename(data / "small-0" / names.segment_file(50, names.LOG))
-    assert "The log start is below the first segment: small-0" in warnings(checked(settings(data)).findings)
+
+
+def test_a_checkpointed_start_below_the_first_segment_is_a_warning(data: Path) -> None:
+    """The start reports the records as missing, see tests/simulation/test_missing_records.py."""
+    without_its_first_segment(data)
+    found = checked(settings(data)).findings
+    assert not stops(found)
+    assert "The first records of 1 log are missing: small-0 (offset 3 to 49)" in warnings(found)
+
+
+def test_a_checkpointed_start_below_the_first_segment_is_a_stop_in_a_tiered_topic(data: Path) -> None:
+    """The start refuses the topic, see the same test."""
+    without_its_first_segment(data)
+    node = checked(settings(data))
+    assert node.directories is not None
+    tiered = ConfigRecord(
+        resource_type=ConfigResource.TOPIC, resource_name="small", name="remote.storage.enable", value="true"
+    )
+    delta = MetadataDelta(node.image)
+    delta.replay(tiered)
+    first = {("small", 0): 50}
+    (log_dir,) = node.directories.log_dirs
+    (found,) = log_start_findings(log_dir, first, delta.apply(10, 1))
+    assert found.level is FindingLevel.STOP
+    assert found.what == "The first records of 1 tiered log are not in this directory: small-0 (offset 3 to 49)"
 
 
 @pytest.mark.parametrize("magic", [0, 1])
