@@ -91,7 +91,9 @@ class NodeDirectories:
             try:
                 return LogDir.open(disk, path, formatted.directory_ids[path], self._runtime.now_ms())
             except BlockingIOError as error:
-                raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
+                raise StorageFormatError(
+                    f"log directory {path} cannot be used: {error}. Stop the process that uses it and wait for its end"
+                ) from error
             except (StorageError, OSError) as error:
                 if path == self._config.metadata_log_dir:
                     raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error

@@ -192,20 +192,29 @@ def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) 
             f"The metadata log directory {config.metadata_log_dir} cannot be used: {broken[config.metadata_log_dir]}"
         )
     directory_ids: dict[str, bytes] = {}
+    unnamed: list[str] = []
     cluster_id = found[config.metadata_log_dir].get("cluster.id", "")
     for path, properties in found.items():
         directory_id = _checked(f"{path}/{names.META_PROPERTIES}", properties, cluster_id, config.node_id)
         if directory_id is None:
-            directory_id = random_uuid(rng)
-            properties = {**properties, "directory.id": uuid_to_str(directory_id)}
-            try:
-                write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
-            except OSError as error:
-                broken[path] = f"its directory.id cannot be written: {error}"
-                continue
+            unnamed.append(path)
+            continue
         same = next((other for other, taken in directory_ids.items() if taken == directory_id), None)
         if same is not None:
-            raise StorageFormatError(f"{path} and {same} have the same directory.id: one is a copy of the other")
+            raise StorageFormatError(
+                f"{path} and {same} have the same directory.id: one is a copy of the other. Take the copy out of "
+                "log.dirs"
+            )
+        directory_ids[path] = directory_id
+    # All directories are this node's, so the first byte may be written.
+    for path in unnamed:
+        directory_id = random_uuid(rng)
+        properties = {**found[path], "directory.id": uuid_to_str(directory_id)}
+        try:
+            write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
+        except OSError as error:
+            broken[path] = f"its directory.id cannot be written: {error}"
+            continue
         directory_ids[path] = directory_id
     return Formatted(cluster_id, directory_ids, broken)
 
@@ -218,11 +227,13 @@ def _checked(file: str, properties: Mapping[str, str], cluster_id: str, node_id:
             raise StorageFormatError(f"{file} has no {key}")
     if properties["node.id"] != str(node_id):
         raise StorageFormatError(
-            f"Stored node id {properties['node.id']} in {file} doesn't match the configured node.id {node_id}"
+            f"Stored node id {properties['node.id']} in {file} doesn't match the configured node.id {node_id}. "
+            "Correct node.id, or name this node's own directories in log.dirs"
         )
     if properties["cluster.id"] != cluster_id:
         raise StorageFormatError(
-            f"Invalid cluster.id in {file}: expected {cluster_id}, but read {properties['cluster.id']}"
+            f"Invalid cluster.id in {file}: expected {cluster_id}, but read {properties['cluster.id']}. "
+            "Name only directories of one cluster in log.dirs"
         )
     directory_id = properties.get("directory.id")
     try:
