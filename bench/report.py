@@ -174,18 +174,21 @@ def ratios_of(row: Row, other: str = "") -> list[float]:
 
 
 def conditions(run: Run, rows: list[Row]) -> str:
-    """Return one sentence: when, what and where was measured, and how."""
+    """Return when, what and where was measured, and how; and the note of the run."""
     machine = run["machine"]
     text = (
         f"Measured {run['when'].replace('T', ' ')} at commit {run['commit']} on {machine['processor']}, "
         f"{machine['cores']} cores, Python {run['python']}"
     )
     own = {side for row in rows for side in row.get("sides", ())}
+    note = f" {run['note']}" if run.get("note") else ""
     if own:
-        return f"{text}, Apache Kafka {run['kafka']}." if any("Apache Kafka" in side for side in own) else f"{text}."
+        kafka = f", Apache Kafka {run['kafka']}" if any("Apache Kafka" in side for side in own) else ""
+        return f"{text}{kafka}.{note}"
     return (
         f"{text}, Apache Kafka {run['kafka']}; medians of {run['rounds']} interleaved rounds of {run['seconds']:g} s"
         + (f"; before: commit {run['before']}." if run.get("before") else ".")
+        + note
     )
 
 

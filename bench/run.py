@@ -245,6 +245,7 @@ def new_record(options: argparse.Namespace) -> dict[str, Any]:
         "fsync_ms": options.fsync_ms,
         "only": options.only,
         "alone": options.alone,
+        "note": options.note,
         "done": [],
         "results": [],
         "beside": {},
@@ -266,6 +267,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--alone", action="store_true", help="with --before: leave Apache Kafka out")
     parser.add_argument("--kafka", default=KAFKA_VERSION, help="the release of Apache Kafka (default: %(default)s)")
     parser.add_argument("--resume", type=Path, help="a stored run of the same commit, interrupted or of other rows")
+    parser.add_argument("--note", default="", help="a sentence for the page, for example about other load")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args(arguments)
 

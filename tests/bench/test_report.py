@@ -157,3 +157,12 @@ def test_a_run_that_is_not_whole_makes_no_page(
     assert report.main([str(run)]) == 1
     assert "is no whole run" in capsys.readouterr().err
     assert not report.PAGE.exists()
+
+
+def test_the_note_of_a_run_follows_its_conditions() -> None:
+    run = a_run(row("one", [1.0], [2.0]))
+    assert report.conditions({**run, "note": "Other load."}, run["results"]) == (
+        f"{report.conditions(run, run['results'])} Other load."
+    )
+    own = [{"sides": ["Apache Kafka's", "ours"]}]
+    assert report.conditions({**run, "note": "Other load."}, own).endswith(f"Apache Kafka {run['kafka']}. Other load.")
