@@ -1,7 +1,8 @@
 """A roll: each node of a cluster becomes the other broker, or a new node of the other broker takes its place.
 
-Controllers go first, and of these the active one last, so that there is one election. A node goes when every replica is
-in sync and every voter has the whole metadata log.
+Controllers go first, and of these the active one last, so that there is one election. Where new controllers take the
+place of all old ones, the active one is the last node of all. A node goes when every replica is in sync and every voter
+has the whole metadata log.
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ from testkit.nodes.nodes import eventually
 from testkit.writers import Asking, lost
 
 
-def next_node(members: Mapping[int, Member], active: int, to: Kind) -> int | None:
-    """Return the node that goes next, or None if each of them is of this kind. `active`: the active controller."""
-    left = [number for number, member in members.items() if member.kind != to]
-    return min(left, key=lambda number: (not members[number].is_controller, number == active, number), default=None)
+def next_node(members: Mapping[int, Member], active: int, to: Kind, *, new_controllers: bool = False) -> int | None:
+    """Return the node that goes next, or None if each of them is of this kind. `active`: the active controller.
+    `new_controllers`: a broker that has lost the active controller finds the next one by the addresses that it has read
+    at its start, so the brokers are exchanged before the active controller."""
+
+    def order(number: int) -> tuple[bool, bool, bool, int]:
+        is_active = number == active
+        return is_active and new_controllers, not members[number].is_controller, is_active, number
+
+    return min((number for number, member in members.items() if member.kind != to), key=order, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class Roll:
         """Take every node to this kind, one after the other. `troubled`: the second node is killed with SIGKILL and
         started again, goes a step back, and then forward again."""
         done = 0
-        while (number := next_node(self._cluster.members, self._cluster.active(), to)) is not None:
+        while (number := self._next(to)) is not None:
             before = self._cluster.members[number].kind
             number = self._hand_over(number, to)
             done += 1
@@ -107,6 +114,10 @@ class Roll:
                 self._cluster.start(number)
                 self._settled(number)
                 self._hand_over(self._hand_over(number, before), to)
+
+    def _next(self, to: Kind) -> int | None:
+        new = self._configuration.way == "nodes" and self._configuration.quorum == "dynamic"
+        return next_node(self._cluster.members, self._cluster.active(), to, new_controllers=new)
 
     def _hand_over(self, number: int, to: Kind) -> int:
         """Returns the number of the node that is there now."""

@@ -107,11 +107,12 @@ def test_every_pair_of_choices_is_in_a_configuration() -> None:
         assert chosen == set(product(firsts, seconds)), (one, other)
 
 
-def test_controllers_go_first_and_the_active_one_last_of_them() -> None:
+@pytest.mark.parametrize(("new_controllers", "expected"), [(False, [1, 3, 2, 11]), (True, [1, 3, 11, 2])])
+def test_controllers_go_first_and_the_active_one_last(new_controllers: bool, expected: list[int]) -> None:
     members = {11: Member("kafka", "broker"), **{number: Member("kafka", "controller") for number in (1, 2, 3)}}
     order = []
-    while (number := next_node(members, 2, "pykbroker")) is not None:
+    while (number := next_node(members, 2, "pykbroker", new_controllers=new_controllers)) is not None:
         order.append(number)
         members[number] = Member("pykbroker", members[number].roles)
-    assert order == [1, 3, 2, 11]
+    assert order == expected
     assert next_node({1: Member("kafka"), 2: Member("kafka")}, 1, "pykbroker") == 2
