@@ -91,7 +91,7 @@ def test_sessions_of_members_end_and_the_members_come_back(broker: pykbroker.Bro
     first = eventually("a record", lambda: consumer.poll(1))
     assert first.value() == b"one"
     # Otherwise it comes again to the member that has joined anew.
-    consumer.commit(first, asynchronous=False)
+    consumer.commit(message=first, asynchronous=False)
     (before,) = broker.group("billing").members
     broker.clock.advance("40s")
     assert broker.group("billing").members == (before,)
