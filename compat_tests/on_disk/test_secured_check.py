@@ -16,17 +16,14 @@ from compat_tests.rolls import ways_in
 from compat_tests.rolls.configurations import Configuration
 from compat_tests.rolls.load import Access
 from pykbroker.__main__ import main
-from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from testkit import needs
 from testkit.nodes.nodes import eventually
-from testkit.nodes.wire import Wire
 from testkit.oracle.kafka import KAFKA, kafka_libs
 
 pytestmark = pytest.mark.slow
 
 CONTROLLER, BROKER = 1, 11
-CLUSTER, LITERAL, DESCRIBE, ALLOW = 4, 3, 8, 3
+CLUSTER, DESCRIBE = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +47,6 @@ def reached() -> Iterator[tuple[Cluster, Access]]:
     with ways_in.make_cluster(configuration) as cluster, ways_in.reached(cluster, configuration) as (access, _):
         cluster.start_all()
         yield cluster, access
-
-
-def let_alice_describe(cluster: Cluster) -> None:
-    rule = AclCreation(
-        resource_type=CLUSTER,
-        resource_name="kafka-cluster",
-        resource_pattern_type=LITERAL,
-        principal="User:alice",
-        host="*",
-        operation=DESCRIBE,
-        permission_type=ALLOW,
-    )
-    with Wire(cluster.address(BROKER), timeout=60) as wire:
-        (result,) = wire.call(CreateAclsRequest(creations=[rule])).results
-    assert result.error_code == ErrorCode.NONE
 
 
 def test_nodes_of_a_secured_cluster_are_checked_by_its_brokers(
@@ -92,7 +74,7 @@ def test_nodes_of_a_secured_cluster_are_checked_by_its_brokers(
         "alice may not describe the cluster",
         lambda: any(line.startswith("The cluster gave no answer about the quorum") for line in check(BROKER, "warn")),
     )
-    let_alice_describe(cluster)
+    ways_in.let_alice(cluster, DESCRIBE, {CLUSTER: "kafka-cluster"})
 
     def is_answered() -> bool:
         return not any("gave no answer" in line for line in check(CONTROLLER, "warn"))

@@ -39,7 +39,12 @@ class Configuration:
 
     def exchanges(self, member: Member) -> bool:
         """Return True if a new node takes the place of this one."""
-        return self.way == "nodes" and (self.quorum == "dynamic" or not member.is_controller)
+        return self.way == "nodes" and (self.new_controllers or not member.is_controller)
+
+    @property
+    def new_controllers(self) -> bool:
+        """True if new nodes take the place of the controllers, too."""
+        return self.way == "nodes" and self.quorum == "dynamic"
 
     @property
     def settings(self) -> Mapping[str, str]:

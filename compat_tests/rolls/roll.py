@@ -116,8 +116,8 @@ class Roll:
                 self._hand_over(self._hand_over(number, before), to)
 
     def _next(self, to: Kind) -> int | None:
-        new = self._configuration.way == "nodes" and self._configuration.quorum == "dynamic"
-        return next_node(self._cluster.members, self._cluster.active(), to, new_controllers=new)
+        members, active = self._cluster.members, self._cluster.active()
+        return next_node(members, active, to, new_controllers=self._configuration.new_controllers)
 
     def _hand_over(self, number: int, to: Kind) -> int:
         """Returns the number of the node that is there now."""

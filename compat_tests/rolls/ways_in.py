@@ -3,7 +3,7 @@ and write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 
 from compat_tests.mixed_cluster.members import Cluster
@@ -80,17 +80,22 @@ def _as_alice(bootstrap: str) -> Access:
 
 def let_alice_in(cluster: Cluster) -> None:
     """Let her use every topic, group and transactional id."""
+    let_alice(cluster, ALL, dict.fromkeys((TOPIC, GROUP, TRANSACTIONAL_ID), "*"))
+
+
+def let_alice(cluster: Cluster, operation: int, resources: Mapping[int, str]) -> None:
+    """Let her do this with resources. `resources`: the kind of a resource -> its name"""
     rules = [
         AclCreation(
             resource_type=kind,
-            resource_name="*",
+            resource_name=name,
             resource_pattern_type=LITERAL,
             principal="User:alice",
             host="*",
-            operation=ALL,
+            operation=operation,
             permission_type=ALLOW,
         )
-        for kind in (TOPIC, GROUP, TRANSACTIONAL_ID)
+        for kind, name in resources.items()
     ]
 
     def is_made() -> bool:
