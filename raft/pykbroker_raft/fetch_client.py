@@ -55,7 +55,7 @@ class FetchClient:
         before = self._roles.state
         handled = self._news.take_response(response, partition, now)
         if handled is not None or partition is None:
-            # A bootstrap server whose response changed nothing is not asked again at once.
+            # A server that was asked for the leader, and whose response changed nothing, is not asked again at once.
             has_news = source.id >= 0 or self._roles.state is not before
             return bool(handled) and has_news
         follower = self._roles.state
@@ -129,17 +129,32 @@ class FetchClient:
             return self._ask_any_server(now)
         if not self._connections.any_in_flight(now.steady_ms):
             return self._ask_leader(state, now)
-        return self._connections.any_ready_at(now.steady_ms)
+        return self._connections.first_deadline(self._servers(), now.steady_ms)
+
+    def _servers(self) -> tuple[Destination, ...]:
+        """Return whom to ask for the leader: the bootstrap servers, then the voters of the log that have other
+        addresses, because all bootstrap servers may have been replaced since this node has read its properties."""
+        bootstrap = self._connections.bootstrap
+        known = {(server.host, server.port) for server in bootstrap}
+        # A voter that does not answer this question may still be asked for its vote, so it has a further id here.
+        first_id = -2 - len(bootstrap)
+        voters = []
+        for voter in self._log.voters:
+            place = address(voter.endpoints, self._config.listener)
+            if place is not None and voter.key.id != self._config.node_id and (place.host, place.port) not in known:
+                voters.append(Destination(first_id - voter.key.id, place.host, place.port))
+        return (*bootstrap, *voters)
 
     def _ask_any_server(self, now: Now) -> int:
         """Fetch from any known server: its response names the leader."""
         if not self._may_fetch():
             return NEVER
-        destination = self._connections.find_ready_bootstrap(now.steady_ms, self._chance)
+        servers = self._servers()
+        if not servers:
+            return NEVER
+        destination = self._connections.find_ready(servers, now.steady_ms, self._chance)
         if destination is None:
-            if not self._connections.bootstrap:
-                return NEVER
-            return self._connections.any_ready_at(now.steady_ms)
+            return self._connections.first_deadline(servers, now.steady_ms)
         return self._outbox.send_to(destination, self._fetch_request(), now)
 
     def poll_follower(self, state: Follower, now: Now) -> int:

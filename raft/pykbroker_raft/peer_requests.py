@@ -7,6 +7,7 @@ its "diverging epoch" could otherwise cut off records that were committed after 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pykbroker_raft.ready import Destination
@@ -53,21 +54,19 @@ class PeerRequests:
         sent = self.in_flight.get(node_id)
         return sent.deadline_ms if sent is not None else self.backing_off.get(node_id, 0)
 
-    def any_ready_at(self, now_ms: int) -> int:
-        """Return when a request may be sent to some bootstrap server, if nothing happens before."""
+    def first_deadline(self, servers: Sequence[Destination], now_ms: int) -> int:
+        """Return when a request may be sent to one of these servers, if nothing happens before."""
         self._expire(now_ms)
         if self.in_flight:
             return min(sent.deadline_ms for sent in self.in_flight.values())
-        if any(node.id not in self.backing_off for node in self.bootstrap):
-            return now_ms
-        return min(self.backing_off.values(), default=now_ms + self.retry_backoff_ms)
+        return min((self.backing_off.get(node.id, now_ms) for node in servers), default=now_ms + self.retry_backoff_ms)
 
-    def find_ready_bootstrap(self, now_ms: int, chance: random.Random) -> Destination | None:
-        """Return any bootstrap server that is ready, or None if a request is in flight already."""
-        if not self.bootstrap or self.any_in_flight(now_ms):
+    def find_ready(self, servers: Sequence[Destination], now_ms: int, chance: random.Random) -> Destination | None:
+        """Return any of these servers that is ready, or None if a request to some peer is in flight already."""
+        if not servers or self.any_in_flight(now_ms):
             return None
-        first = chance.randrange(len(self.bootstrap))
-        rotated = self.bootstrap[first:] + self.bootstrap[:first]
+        first = chance.randrange(len(servers))
+        rotated = (*servers[first:], *servers[:first])
         return next((node for node in rotated if self.is_ready(node.id, now_ms)), None)
 
     def sent(self, node_id: int, correlation_id: int, now_ms: int) -> None:

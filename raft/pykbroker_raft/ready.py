@@ -31,7 +31,8 @@ class Now(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """The replica that gets a request. Bootstrap servers, whose ids are unknown, have the ids -2, -3 and so on."""
+    """The replica that gets a request. Servers that are asked for the leader have ids from -2 downwards: the bootstrap
+    servers, because their ids are unknown, and then the voters."""
 
     id: int
     host: str

@@ -93,8 +93,7 @@ def test_a_message_of_another_type_is_a_bug() -> None:
             subject.receive(Inbound(1, request, 0, "CONTROLLER"), Now(1, 1))
     # It asks for pre-votes when its election timeout is over.
     subject.tick(Now(10_000, 10_000))
-    outgoing = subject.ready().requests[0]
-    assert isinstance(outgoing.request, VoteRequest)
+    outgoing = next(each for each in subject.ready().requests if isinstance(each.request, VoteRequest))
     source: Destination = outgoing.destination
     with pytest.raises(TypeError, match="is no response of the quorum"):
         subject.response(outgoing.correlation_id, source, DescribeQuorumResponse(), Now(10_001, 10_001))
