@@ -30,6 +30,7 @@ from pykbroker.runtime import Runtime
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker.storage.format import StorageFormatError
 from pykbroker.storage.space import DiskSpace
+from pykbroker.storage.stored_levels import check_levels
 from pykbroker_log.disk import Disk
 from pykbroker_raft.metadata_storage import UNUSABLE
 from pykbroker_wire.primitives import random_uuid
@@ -105,6 +106,7 @@ class SharedServer:
         parts.add("log directories", self._close_directories)
         self.directories.open(may_format=self.options.may_format)
         check_metadata(self.runtime.disk, self.config, self.directories.log_dirs, advertised.controller)
+        check_levels(self.runtime.disk, self.config.metadata_log_dir)
         await self.side.start(parts)
 
     async def start(self, parts: StartedParts) -> None:

@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from pykbroker.metadata.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from pykbroker_log import names
 from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_raft import batches
 from pykbroker_raft.metadata_storage import DIRECTORY
 from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.stored.metadata import FeatureLevelRecord
+from pykbroker_wire.stored_framing import encode_metadata_record
 from testkit.nodes.processes import run, write_properties
 from tests.tools.node_migration.nodes_to_check import settings, unpacked
 
@@ -61,12 +65,24 @@ def with_an_absent_half(data: Path) -> str:
     return f"{data},{data.parent}/absent"
 
 
+def of_a_newer_release(data: Path) -> str:
+    """The cluster has gone on to the first metadata.version that is not served."""
+    folder = data / DIRECTORY
+    segment = max(folder.glob("*.log"))
+    *_, last = batches.intact(segment.read_bytes())
+    level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LATEST + 1)
+    with segment.open("ab") as file:
+        file.write(batches.data_batch([encode_metadata_record(level, 0)], last.next_offset, last.epoch, 0))
+    return str(data)
+
+
 #: what is wrong -> (makes log.dirs, words of the one line)
 REFUSED: dict[str, tuple[Callable[[Path], str], tuple[str, ...]]] = {
     "another node": (of_another_node, ("Stored node id 2", "Correct node.id, or name this node's own directories")),
     "another cluster": (with_another_cluster, ("Invalid cluster.id", "Name only directories of one cluster")),
     "a copy": (with_its_copy, ("have the same directory.id", "Take the copy out of log.dirs")),
     "half moved": (half_moved, ("has no records, but there are",)),
+    "a newer release": (of_a_newer_release, ("metadata.version is at level 34", "Start a release that serves it")),
     "an absent half": (with_an_absent_half, ("No `meta.properties` found", "have you run `pykbroker format`")),
 }
 
