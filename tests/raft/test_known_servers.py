@@ -32,7 +32,7 @@ VOTERS = VoterSet.of(VoterNode(key(id), (endpoint(id),)) for id in (1, 2, 3))
 
 
 class Asking:
-    """An observer, node 9, and the servers that it asks. Nobody answers at an address that is not in `answers`."""
+    """An observer, node 9, and the servers that it asks. No server answers at an address that is not in `answers`."""
 
     def __init__(self, bootstrap: tuple[str, ...], voters: VoterSet = VOTERS) -> None:
         history = VoterHistory()
