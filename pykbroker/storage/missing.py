@@ -1,4 +1,4 @@
-"""Logs that end before the offsets in their directory's checkpoints: one line for each, or one for many.
+"""Logs that end before the offsets in their directory's checkpoints, or are gone: one line for each, or one for many.
 
 Responsible for the lines. A loss of power may shorten all logs of a node, so their number is bounded. Not responsible
 for finding the loss (pykbroker_log/log_dirs.py).
@@ -30,25 +30,33 @@ class MissingRecords:
 
     def tell(self, partition: str, missing: range) -> None:
         """Report that the log ends at the first of these offsets."""
+        self._tell(
+            f"Partition {partition}: the records from offset {missing.start} to {missing.stop - 1} are missing: they "
+            f"had been committed or flushed, and the log ends at offset {missing.start}",
+            f"{partition} from {missing.start} to {missing.stop - 1}",
+        )
+
+    def tell_folder(self, partition: str, end: int) -> None:
+        """Report that the log had this end offset, and that its folder is not there."""
+        self._tell(
+            f"Partition {partition}: its folder is missing, which had records up to offset {end - 1}; the log begins "
+            "empty, as with Apache Kafka. If the folder still exists, stop the node and bring it back",
+            f"{partition} from 0 to {end - 1}",
+        )
+
+    def _tell(self, line: str, short: str) -> None:
         self._told += 1
         if self._told <= MOST_LINES:
-            logger.warning(
-                "Partition %s: the records from offset %d to %d are missing: they had been committed or flushed, "
-                "and the log ends at offset %d",
-                partition,
-                missing.start,
-                missing.stop - 1,
-                missing.start,
-            )
+            logger.warning("%s", line)
             return
         if not self._waiting:
             self._runtime.loop.call_later(_TOGETHER_SECONDS, self._tell_together)
-        self._waiting.append(f"{partition} from {missing.start} to {missing.stop - 1}")
+        self._waiting.append(short)
 
     def _tell_together(self) -> None:
         waiting, self._waiting = self._waiting, []
         logger.warning(
-            "%d more logs miss records at their ends that had been committed or flushed: %s%s",
+            "%d more logs miss records that had been committed or flushed: %s%s",
             len(waiting),
             ", ".join(waiting[:_MOST_NAMES]),
             ", ..." if len(waiting) > _MOST_NAMES else "",

@@ -11,7 +11,7 @@ import pytest
 
 from pykbroker.controller.result import Result
 from pykbroker.storage.missing import MOST_LINES
-from pykbroker_log.disk import write_atomic, write_new
+from pykbroker_log.disk import remove_tree, write_atomic, write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pykbroker_wire.stored.metadata import ConfigRecord
@@ -159,6 +159,24 @@ def test_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
         "Partition small-0: the records from offset 2 to 2 are missing: they had been committed or flushed, and the "
         "log ends at offset 2"
     ]
+
+
+@CASES
+def test_a_folder_that_is_gone_is_told(clean: bool) -> None:
+    recorded = recording(clean)
+    disk = recorded.copy()
+    remove_tree(disk, "/data/small-0")
+    remove_tree(disk, "/data/empty-0")
+    outcome = restarted(disk)
+    assert outcome.facts is not None
+    assert outcome.facts.lacks(recorded.facts) == ["small 0", "small 1", "small 2"]
+    # A log without records has lost nothing.
+    assert [line for line in outcome.lines if "missing" in line] == [
+        "Partition small-0: its folder is missing, which had records up to offset 2; the log begins empty, as with "
+        "Apache Kafka. If the folder still exists, stop the node and bring it back"
+    ]
+    # Its checkpoint is of the new log now.
+    assert not [line for line in restarted(outcome.disk).lines if "missing" in line]
 
 
 @CASES
