@@ -38,8 +38,8 @@ def check_levels(disk: Disk, metadata_log_dir: str) -> None:
     found = beyond_served(_levels(disk, folder))
     if found:
         raise StorageFormatError(
-            f"The metadata log in {metadata_log_dir} has a feature level that is not served: {'; '.join(found)}. Start a "
-            "release that serves it, of pykbroker or of Apache Kafka"
+            f"The metadata log in {metadata_log_dir} has a feature level that is not served: {'; '.join(found)}. "
+            "Start a release that serves it, of pykbroker or of Apache Kafka"
         )
 
 
