@@ -213,7 +213,7 @@ def test_three_voters_elect_and_hand_on() -> None:
                 endpoints=voters.endpoints(id),
                 bootstrap=tuple((f"c{id}", 9093) for id in ids),
                 election_timeout_ms=80,
-                fetch_timeout_ms=300,
+                fetch_timeout_ms=60_000,
                 election_backoff_max_ms=50,
                 fetch_max_wait_ms=50,
             )
@@ -232,13 +232,11 @@ def test_three_voters_elect_and_hand_on() -> None:
         await until(lambda: all(listener.values == [b"a"] for listener in listeners.values()))
         epoch = first.epoch
         del quorums[first.node_id]
-        started = runtime.loop.time()
         await first.stop()
         del peers.nodes[f"c{first.node_id}", 9093]
         await until(functools.partial(lambda living: len(leaders(living)) == 1, quorums))
         second = leaders(quorums)[0]
-        # The leadership was handed on, so the successor does not wait for the fetch timeout.
-        assert runtime.loop.time() - started < 0.25
+        # The leadership was handed on: without that there would be no second leader before the fetch timeout.
         assert second.epoch > epoch
         second.append([b"b"])
         await until(lambda: all(listeners[id].values == [b"a", b"b"] for id in quorums))
