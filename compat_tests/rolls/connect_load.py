@@ -17,6 +17,9 @@ from testkit.programs import Worker
 TOPIC = "connected"
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 FILE = "org.apache.kafka.connect.file.FileStream"
+#: metadata.recovery.rebootstrap.trigger.ms. A client of the worker asks for the metadata every five minutes. When all
+#: brokers that it knows have gone since, it goes back to its bootstrap servers after this time.
+REBOOTSTRAP_S = 300
 
 
 class ConnectLoad:
@@ -86,7 +89,7 @@ class ConnectLoad:
         self._lines += [f"line {number}" for number in range(first, first + 20)]
         with self._source.open("a") as file:
             file.writelines(f"{line}\n" for line in self._lines[first:])
-        eventually("every line came through Connect", lambda: not self._missing(), seconds=PATIENCE_S)
+        eventually("every line came through Connect", lambda: not self._missing(), seconds=REBOOTSTRAP_S + PATIENCE_S)
 
     def _found(self) -> list[str]:
         return self._target.read_text().splitlines() if self._target.exists() else []
