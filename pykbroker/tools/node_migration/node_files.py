@@ -115,7 +115,7 @@ def _read_entry(disk: OsDisk, files: NodeFiles, found: FoundDirectory, name: str
         segments = sorted(_segments(listed))
         if not parsed.mark and segments:
             files.first_segments[parsed.topic, parsed.partition] = segments[0]
-            _look_for_old_batches(disk, found, name, dict.fromkeys([segments[0], segments[-1]]))
+            _look_for_old_batches(disk, found, name, segments)
 
 
 def _is_locked(path: str) -> bool:
@@ -160,6 +160,7 @@ def _segments(listed: Sequence[str]) -> list[int]:
 
 
 def _look_for_old_batches(disk: OsDisk, found: FoundDirectory, folder: str, bases: Iterable[int]) -> None:
+    """Look at the first batch of each segment: the format of a topic changes rarely, and a log can be long."""
     for base in bases:
         path = f"{found.path}/{folder}/{names.segment_file(base, names.LOG)}"
         file = disk.open(path)
