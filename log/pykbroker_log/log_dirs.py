@@ -225,7 +225,8 @@ class LogDir:
             raise
         self._adopt(log)
         promised = self._promised.pop(key, 0)
-        if promised > log.log_end_offset:
+        # A log that was made now may be that of another topic of this name.
+        if promised > log.log_end_offset and not is_made:
             log.missing_behind_end = range(log.log_end_offset, promised)
         return log
 

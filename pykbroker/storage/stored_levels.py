@@ -26,16 +26,19 @@ _OVERLAP_BYTES = 512
 
 
 def check_levels(disk: Disk, metadata_log_dir: str) -> None:
-    """Raise StorageFormatError if the newest stored level of a feature is not served, and OSError. It reads, and
-    changes nothing."""
+    """Raise StorageFormatError if the newest stored level of a feature is not served. It changes nothing."""
     folder = f"{metadata_log_dir}/{DIRECTORY}"
     if not disk.exists(folder):
         return
-    files = find_files(disk, folder)
-    # Decoding a long log takes seconds, and nearly always every level is served. So the bytes are searched first.
-    if not any(beyond_served(dict([level])) for path in files.paths for level in _possible_levels(disk, path)):
+    try:
+        files = find_files(disk, folder)
+        # Decoding a long log takes seconds, and nearly always every level is served. So the bytes are searched first.
+        if not any(beyond_served(dict([level])) for path in files.paths for level in _possible_levels(disk, path)):
+            return
+        found = beyond_served(_levels(disk, folder))
+    except OSError:
+        # The opening of the metadata log reads the same files next, and says which of them cannot be read.
         return
-    found = beyond_served(_levels(disk, folder))
     if found:
         raise StorageFormatError(
             f"The metadata log in {metadata_log_dir} has a feature level that is not served: {'; '.join(found)}. "
