@@ -188,8 +188,15 @@ def test_a_broker_whose_threads_end_slowly_is_not_silent_at_its_stop() -> None:
     """Its loop has ended by then and does not stand still, so the process must not end as for a silent loop."""
     with Broker() as broker:
         node = broker._node
-        waits = threading.Event()
-        node.broker_loop.call_soon_threadsafe(node.services.runtime.run_blocking, waits.wait)
+        begun, waits = threading.Event(), threading.Event()
+
+        def end_slowly() -> None:
+            begun.set()
+            waits.wait()
+
+        node.broker_loop.call_soon_threadsafe(node.services.runtime.run_blocking, end_slowly)
+        # A stop cancels calls that no thread has begun.
+        assert begun.wait(60)
         stopping = threading.Thread(target=broker.stop)
         stopping.start()
         eventually("it stops", lambda: node.health().broker is BrokerState.SHUTTING_DOWN)
