@@ -18,7 +18,7 @@ TOPIC = "connected"
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 FILE = "org.apache.kafka.connect.file.FileStream"
 #: metadata.recovery.rebootstrap.trigger.ms. A client of the worker asks for the metadata every five minutes. When all
-#: brokers that it knows have gone since, it goes back to its bootstrap servers after this time.
+#: brokers that it knows have gone since, it goes back to its bootstrap servers after this time at the latest.
 REBOOTSTRAP_S = 300
 
 
