@@ -59,7 +59,7 @@ class LogDir:
         self.folders = PartitionFolders(disk, path, self.sign)
         self.checkpoints = OffsetCheckpoints(disk, path, self.sign, self.logs)
         self._lock = lock
-        # The least end offset of a log according to the checkpoints, until the log has been opened.
+        # The least end offset of a folder's log according to the checkpoints, until the log has been opened.
         self._promised: dict[TopicPartition, int] = {}
         # Partitions whose folder has not been opened since an unclean stop.
         self._unrecovered: set[TopicPartition] = set()
@@ -98,7 +98,7 @@ class LogDir:
         self.sign.read()
         self.checkpoints.read(now_ms)
         self.folders.read()
-        self._promised = {key: self.checkpoints.promised_end(key) for key in self.checkpoints.known}
+        self._promised = {key: self.checkpoints.promised_end(key) for key in self.folders.partitions}
         if not self.sign.was_clean:
             self._unrecovered = set(self.folders.partitions)
 
@@ -225,15 +225,9 @@ class LogDir:
             raise
         self._adopt(log)
         promised = self._promised.pop(key, 0)
-        # A log that was made now may be that of another topic of this name.
-        if promised > log.log_end_offset and not is_made:
+        if promised > log.log_end_offset:
             log.missing_behind_end = range(log.log_end_offset, promised)
         return log
-
-    def take_lost_end(self, topic: str, partition: int) -> int:
-        """Return the offset that a log without a folder here had reached by the checkpoints, 0 if they do not name it.
-        Only the first call returns it."""
-        return 0 if self.folders.holds(topic, partition) else self._promised.pop((topic, partition), 0)
 
     def _is_dense(self, key: TopicPartition, config: LogConfig) -> bool:
         """Return True if the log was never compacted: then a gap between its segments means that a crash removed

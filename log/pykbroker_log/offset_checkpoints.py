@@ -75,11 +75,6 @@ class OffsetCheckpoints:
             set_aside(self._disk, path, now_ms, str(error))
             return {}
 
-    @property
-    def known(self) -> set[TopicPartition]:
-        """The partitions for which `promised_end` may return more than 0."""
-        return self.recovery_points.keys() | self.high_watermarks.keys()
-
     def promised_end(self, key: TopicPartition) -> int:
         """Return the offset that the log of an earlier run had at least reached."""
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0))

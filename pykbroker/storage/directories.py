@@ -105,11 +105,12 @@ class Directories:
         """Return the directory in which the replica has a folder."""
         return next((log_dir for log_dir in self.online() if log_dir.folders.holds(topic, index)), None)
 
-    def take_lost_end(self, topic: str, index: int) -> int:
-        """Return the offset that a log without any folder had reached by the checkpoints; see LogDir."""
+    def lost_end(self, topic: str, index: int) -> int:
+        """Return the offset that a replica without any folder had reached by the checkpoints, 0 if they do not name
+        it."""
         if self.holding(topic, index) is not None:
             return 0
-        return max((log_dir.take_lost_end(topic, index) for log_dir in self.online()), default=0)
+        return max((log_dir.checkpoints.promised_end((topic, index)) for log_dir in self.online()), default=0)
 
     def prefer(self, topic: str, index: int, log_dir: LogDir) -> None:
         """Choose the directory for a replica that is not here yet."""

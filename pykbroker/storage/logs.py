@@ -182,7 +182,7 @@ class Logs:
         for topic, index in promoted:
             self.recovery.add(self._handles[topic, index])
         for handle in self:
-            lost_end = self.directories.take_lost_end(handle.topic, handle.index)
+            lost_end = self.directories.lost_end(handle.topic, handle.index)
             if lost_end:
                 self._missing.tell_folder(str(handle), lost_end)
         self.recovery.begin()
