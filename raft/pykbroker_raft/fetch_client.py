@@ -129,7 +129,7 @@ class FetchClient:
             return self._ask_any_server(now)
         if not self._connections.any_in_flight(now.steady_ms):
             return self._ask_leader(state, now)
-        return self._connections.first_deadline(self._servers(), now.steady_ms)
+        return self._connections.first_timeout()
 
     def _servers(self) -> tuple[Destination, ...]:
         """Return whom to ask for the leader: the bootstrap servers, then the voters of the log that have other
@@ -154,7 +154,7 @@ class FetchClient:
             return NEVER
         destination = self._connections.find_ready(servers, now.steady_ms, self._chance)
         if destination is None:
-            return self._connections.first_deadline(servers, now.steady_ms)
+            return self._connections.first_ready_at(servers, now.steady_ms)
         return self._outbox.send_to(destination, self._fetch_request(), now)
 
     def poll_follower(self, state: Follower, now: Now) -> int:

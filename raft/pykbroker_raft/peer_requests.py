@@ -54,16 +54,21 @@ class PeerRequests:
         sent = self.in_flight.get(node_id)
         return sent.deadline_ms if sent is not None else self.backing_off.get(node_id, 0)
 
-    def first_deadline(self, servers: Sequence[Destination], now_ms: int) -> int:
-        """Return when a request may be sent to one of these servers, if nothing happens before."""
-        self._expire(now_ms)
-        if self.in_flight:
-            return min(sent.deadline_ms for sent in self.in_flight.values())
-        return min((self.backing_off.get(node.id, now_ms) for node in servers), default=now_ms + self.retry_backoff_ms)
+    def first_timeout(self) -> int:
+        """Return when the first of the requests in flight has had no response for too long. There must be one."""
+        return min(sent.deadline_ms for sent in self.in_flight.values())
+
+    def first_ready_at(self, servers: Sequence[Destination], now_ms: int) -> int:
+        """Return when the next request may be sent to one of these servers, if nothing happens before. There must be a
+        server."""
+        if self.any_in_flight(now_ms):
+            return self.first_timeout()
+        return min(self.backing_off.get(node.id, now_ms) for node in servers)
 
     def find_ready(self, servers: Sequence[Destination], now_ms: int, chance: random.Random) -> Destination | None:
-        """Return any of these servers that is ready, or None if a request to some peer is in flight already."""
-        if not servers or self.any_in_flight(now_ms):
+        """Return any of these servers that is ready, or None if a request to some peer is in flight already. There must
+        be a server."""
+        if self.any_in_flight(now_ms):
             return None
         first = chance.randrange(len(servers))
         rotated = (*servers[first:], *servers[:first])
