@@ -6,6 +6,7 @@ Invariant: `parse_*` accepts only names that these functions (or Apache Kafka) h
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOG = ".log"
@@ -59,6 +60,16 @@ class SegmentName:
 def parse_segment_file(name: str) -> SegmentName | None:
     match = _SEGMENT.fullmatch(name)
     return SegmentName(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def log_segments(listed: Iterable[str]) -> list[int]:
+    """Return the base offsets of the segments among the file names of a folder, in order. Segments that are being
+    deleted or swapped are left out."""
+    return sorted(
+        found.base_offset
+        for found in map(parse_segment_file, listed)
+        if found and found.kind == LOG and not found.state
+    )
 
 
 def partition_dir(topic: str, partition: int) -> str:

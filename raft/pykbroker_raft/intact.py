@@ -87,11 +87,7 @@ def guard_of(
     """Return the requirements for the log that is opened next. Raises OSError, MissingSnapshot, CorruptQuorumState, and
     CorruptMetadataSnapshot if nothing replaces a damaged snapshot."""
     covered = found.whole.offset if found.whole is not None else 0
-    bases = [
-        segment.base_offset
-        for segment in map(names.parse_segment_file, disk.list(path))
-        if segment is not None and segment.kind == names.LOG and not segment.state
-    ]
+    bases = names.log_segments(disk.list(path))
     start = min(bases, default=covered)
     damaged = ", ".join(f"{checkpoint.file_name(snapshot)} ({why})" for snapshot, why in found.damaged.items())
     if start > covered:

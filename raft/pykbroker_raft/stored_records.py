@@ -55,11 +55,7 @@ def find_files(disk: Disk, folder: str) -> StoredFiles:
     listed = disk.list(folder)
     snapshots = [parsed.id for name in listed if (parsed := checkpoint.parse_name(name)) and not parsed.suffix]
     latest = max(snapshots, default=None)
-    bases = sorted(
-        segment.base_offset
-        for name in listed
-        if (segment := names.parse_segment_file(name)) and segment.kind == names.LOG and not segment.state
-    )
+    bases = names.log_segments(listed)
     start = 0 if latest is None else latest.offset
     covered = sum(1 for following in bases[1:] if following <= start)
     return StoredFiles(folder, latest, tuple(bases[covered:]))

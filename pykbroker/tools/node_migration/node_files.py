@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -112,7 +112,7 @@ def _read_entry(disk: OsDisk, files: NodeFiles, found: FoundDirectory, name: str
     elif (parsed := names.parse_partition_dir(name)) is not None:
         listed = disk.list(inside)
         copy.make_dirs(inside)
-        segments = sorted(_segments(listed))
+        segments = names.log_segments(listed)
         if not parsed.mark and segments:
             files.first_segments[parsed.topic, parsed.partition] = segments[0]
             _look_for_old_batches(disk, found, name, segments)
@@ -149,14 +149,6 @@ def _copy_metadata_log(disk: OsDisk, files: NodeFiles, folder: str) -> None:
                 raise
             for name in files.copy.list(folder):
                 files.copy.unlink(f"{folder}/{name}")
-
-
-def _segments(listed: Sequence[str]) -> list[int]:
-    return [
-        segment.base_offset
-        for segment in map(names.parse_segment_file, listed)
-        if segment is not None and segment.kind == names.LOG and not segment.state
-    ]
 
 
 def _look_for_old_batches(disk: OsDisk, found: FoundDirectory, folder: str, bases: Iterable[int]) -> None:
