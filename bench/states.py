@@ -104,4 +104,5 @@ if __name__ == "__main__":
     of_a_broker()
     of_a_cluster()
     of_a_client({}, "librdkafka: first record after a restore")
-    of_a_client({"metadata.recovery.strategy": "none"}, "the same, metadata.recovery.strategy=none")
+    quick = {"metadata.recovery.strategy": "none", "reconnect.backoff.max.ms": 100}
+    of_a_client(quick, "the same, with the settings of docs/testing.md")

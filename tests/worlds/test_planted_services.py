@@ -15,11 +15,14 @@ def _name(service: Service) -> str:
     return service.name
 
 
-each_service = pytest.mark.parametrize("service", [*SERVICES, *strangers_services.SERVICES], ids=_name)
-pytestmark = pytest.mark.slow
+_ALL = [*SERVICES, *strangers_services.SERVICES]
+#: the right services that are played in each run of the tests, and most often in a long run
+_FIVE = ("commit before work", "no flush on revoke", "zombie writer", "dual write", "read uncommitted")
 _SEEDS, _MANY_SEEDS = 200, 2000
-#: The right services that are played most often.
-_LONGEST = ("commit before work", "no flush on revoke", "zombie writer", "dual write", "read uncommitted")
+each_service = pytest.mark.parametrize("service", _ALL, ids=_name)
+each_of_five = pytest.mark.parametrize("service", [one for one in _ALL if one.name in _FIVE], ids=_name)
+each_other = pytest.mark.parametrize("service", [one for one in _ALL if one.name not in _FIVE], ids=_name)
+pytestmark = pytest.mark.slow
 
 
 @each_service
@@ -40,17 +43,15 @@ def test_the_bug_is_found_and_the_right_service_gives_no_alarm(service: Service)
 
 @pytest.mark.long(amount=f"{_SEEDS} seeds")
 @pytest.mark.timeout(3600)
-@each_service
+@each_other
 @pytest.mark.kafka_world(seeds=_SEEDS)
 def test_a_right_service_gives_no_alarm_in_many_worlds(service: Service, kafka_world: World) -> None:
     _play_right(service, kafka_world.seed)
 
 
-each_of_five = pytest.mark.parametrize("service", [one for one in SERVICES if one.name in _LONGEST], ids=_name)
-
-
+@pytest.mark.timeout(3600)
 @each_of_five
-@pytest.mark.kafka_world(seeds=3)
+@pytest.mark.kafka_world(seeds=_SEEDS)
 def test_five_right_services_give_no_alarm_in_some_worlds(service: Service, kafka_world: World) -> None:
     _play_right(service, kafka_world.seed)
 
