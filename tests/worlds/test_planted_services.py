@@ -52,7 +52,7 @@ def test_a_right_service_gives_no_alarm_in_many_worlds(service: Service, kafka_w
 @pytest.mark.timeout(3600)
 @each_of_five
 @pytest.mark.kafka_world(seeds=_SEEDS)
-def test_five_right_services_give_no_alarm_in_some_worlds(service: Service, kafka_world: World) -> None:
+def test_five_right_services_give_no_alarm_in_many_worlds(service: Service, kafka_world: World) -> None:
     _play_right(service, kafka_world.seed)
 
 
